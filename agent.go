@@ -1,0 +1,226 @@
+package hob
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of an agent's texts, in bytes.
+const (
+	MaxName         = 255
+	MaxSystemPrompt = 512 << 10
+)
+
+// Agent is a model with a task: instructions, settings, tools.
+type Agent struct {
+	ID           AgentID         `json:"id"`
+	Workspace    WorkspaceID     `json:"-"`
+	Owner        string          `json:"-"` // as Principal.Owner
+	Name         string          `json:"name"`
+	Model        string          `json:"model"`
+	SystemPrompt *string         `json:"system_prompt"`
+	Settings     json.RawMessage `json:"settings"` // an object as the client sent it; read by ParseSettings
+	CreatedAt    Time            `json:"created_at"`
+	UpdatedAt    Time            `json:"updated_at"`
+}
+
+// AgentRow is an agent in a list, with what its sessions amount to.
+type AgentRow struct {
+	Agent
+	SessionCount int64 `json:"session_count"`
+	TotalRuns    int64 `json:"total_runs"`
+	LastRunAt    Time  `json:"last_run_at"`
+}
+
+// AgentPatch changes what is not nil.
+type AgentPatch struct {
+	Name         *string
+	Model        *string
+	SystemPrompt **string
+	Settings     json.RawMessage
+}
+
+// ReasoningEffort is how much a model should think; "" leaves it to the provider.
+type ReasoningEffort string
+
+// The efforts.
+const (
+	EffortNone   ReasoningEffort = "none"
+	EffortLow    ReasoningEffort = "low"
+	EffortMedium ReasoningEffort = "medium"
+	EffortHigh   ReasoningEffort = "high"
+)
+
+// Disconnect says what happens to a run whose last reader left.
+type Disconnect string
+
+// The ways: cancel after the grace period (the default), or go on.
+const (
+	DisconnectCancel   Disconnect = "cancel"
+	DisconnectContinue Disconnect = "continue"
+)
+
+// Tuning is what both an agent's settings and a run's request can set; the request wins.
+type Tuning struct {
+	MaxSteps        *int            `json:"max_steps,omitempty"`       // 1 to 100; 25 where unset
+	Temperature     *float64        `json:"temperature,omitempty"`     // 0 to 2
+	MaxTokens       *int            `json:"max_tokens,omitempty"`      // of one model answer, ≥ 1
+	TimeoutSeconds  *float64        `json:"timeout_seconds,omitempty"` // of the whole run, > 0
+	ResponseFormat  json.RawMessage `json:"response_format,omitempty"` // OpenAI form
+	ReasoningEffort ReasoningEffort `json:"reasoning_effort,omitempty"`
+	OnDisconnect    Disconnect      `json:"on_disconnect,omitempty"`
+	GraceSeconds    *float64        `json:"disconnect_grace_seconds,omitempty"` // 15 where unset
+}
+
+// Settings are an agent's settings as the engine reads them. Keys it does not know stay in Agent.Settings untouched.
+type Settings struct {
+	Tuning
+	FallbackModel    string `json:"fallback_model,omitempty"`
+	MaxContextTokens *int   `json:"max_context_tokens,omitempty"`
+	ContextWindow    *int   `json:"context_window,omitempty"`
+	Script           string `json:"script,omitempty"` // for the scripted provider
+}
+
+// ParseSettings reads an agent's settings. The error is Invalid and names the field that has the wrong type or is out
+// of range. Empty input and null give the zero Settings.
+func ParseSettings(raw json.RawMessage) (Settings, error) {
+	var s Settings
+	if len(raw) == 0 || string(raw) == "null" {
+		return s, nil
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return Settings{}, FieldError("settings", err)
+	}
+	return s, s.validate("settings.")
+}
+
+// Over lays the set fields of t over base.
+func (t Tuning) Over(base Tuning) Tuning {
+	out := base
+	if t.MaxSteps != nil {
+		out.MaxSteps = t.MaxSteps
+	}
+	if t.Temperature != nil {
+		out.Temperature = t.Temperature
+	}
+	if t.MaxTokens != nil {
+		out.MaxTokens = t.MaxTokens
+	}
+	if t.TimeoutSeconds != nil {
+		out.TimeoutSeconds = t.TimeoutSeconds
+	}
+	if len(t.ResponseFormat) > 0 && string(t.ResponseFormat) != "null" {
+		out.ResponseFormat = t.ResponseFormat
+	}
+	if t.ReasoningEffort != "" {
+		out.ReasoningEffort = t.ReasoningEffort
+	}
+	if t.OnDisconnect != "" {
+		out.OnDisconnect = t.OnDisconnect
+	}
+	if t.GraceSeconds != nil {
+		out.GraceSeconds = t.GraceSeconds
+	}
+	return out
+}
+
+// Bounds of the tuning fields.
+const (
+	DefaultMaxSteps = 25
+	MaxMaxSteps     = 100
+	MaxRunSeconds   = 24 * 3600
+	MaxGraceSeconds = 3600
+)
+
+// Validate checks the ranges; the error is Invalid and names the field.
+func (t Tuning) Validate() error { return t.validate("") }
+
+func (t Tuning) validate(at string) error {
+	bad := func(field, must string) error {
+		return Errorf(Invalid, "%s%s must be %s", at, field, must).With("field", at+field)
+	}
+	switch {
+	case t.MaxSteps != nil && (*t.MaxSteps < 1 || *t.MaxSteps > MaxMaxSteps):
+		return bad("max_steps", "a whole number from 1 to 100")
+	case t.Temperature != nil && (*t.Temperature < 0 || *t.Temperature > 2):
+		return bad("temperature", "a number from 0 to 2")
+	case t.MaxTokens != nil && *t.MaxTokens < 1:
+		return bad("max_tokens", "a whole number of at least 1")
+	case t.TimeoutSeconds != nil && (*t.TimeoutSeconds <= 0 || *t.TimeoutSeconds > MaxRunSeconds):
+		return bad("timeout_seconds", "a number above 0 and at most 86400")
+	case t.GraceSeconds != nil && (*t.GraceSeconds < 0 || *t.GraceSeconds > MaxGraceSeconds):
+		return bad("disconnect_grace_seconds", "a number from 0 to 3600")
+	case len(t.ResponseFormat) > 0 && t.ResponseFormat[0] != '{' && string(t.ResponseFormat) != "null":
+		return bad("response_format", "an object")
+	}
+	switch t.ReasoningEffort {
+	case "", EffortNone, "minimal", EffortLow, EffortMedium, EffortHigh:
+	default:
+		return bad("reasoning_effort", "one of none, minimal, low, medium, high")
+	}
+	switch t.OnDisconnect {
+	case "", DisconnectCancel, DisconnectContinue:
+	default:
+		return bad("on_disconnect", "cancel or continue")
+	}
+	return nil
+}
+
+// Validate checks an agent before it is stored; the error is Invalid and names the field.
+func (a Agent) Validate() error {
+	switch {
+	case strings.TrimSpace(a.Name) == "":
+		return Errorf(Invalid, "Name is required").With("field", "name")
+	case len(a.Name) > MaxName || !utf8.ValidString(a.Name):
+		return Errorf(Invalid, "name must be valid text of at most %d bytes", MaxName).With("field", "name")
+	case strings.TrimSpace(a.Model) == "" || len(a.Model) > MaxName:
+		return Errorf(Invalid, "model must name a model, in at most %d bytes", MaxName).With("field", "model")
+	case a.SystemPrompt != nil && len(*a.SystemPrompt) > MaxSystemPrompt:
+		return Errorf(Invalid, "system_prompt must be at most %d bytes", MaxSystemPrompt).With("field", "system_prompt")
+	}
+	if s := bytes.TrimSpace(a.Settings); len(s) > 0 && s[0] != '{' && string(s) != "null" {
+		return Errorf(Invalid, "settings must be an object").With("field", "settings")
+	}
+	_, err := ParseSettings(a.Settings)
+	return err
+}
+
+// FieldError turns what json.Unmarshal reports into an Invalid error that names the field, its wanted and its given type.
+// at is the name of the whole value, "" for a request's body.
+func FieldError(at string, err error) error {
+	t, ok := err.(*json.UnmarshalTypeError) //nolint:errorlint // json.Unmarshal returns it bare
+	if !ok {
+		return Errorf(Invalid, "invalid JSON: %s", err.Error()).WithCode("invalid_json")
+	}
+	field := strings.Trim(at+"."+t.Field, ".")
+	for _, embedded := range []string{"Tuning."} {
+		field = strings.Replace(field, embedded, "", 1)
+	}
+	if field == "" {
+		return Errorf(Invalid, "the body must be %s, not %s", wireType(t.Type), t.Value)
+	}
+	return Errorf(Invalid, "%s must be %s, not %s", field, wireType(t.Type), t.Value).With("field", field)
+}
+
+// wireType is what JSON calls a Go type.
+func wireType(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch k := t.Kind(); {
+	case t.Kind() >= reflect.Int && k <= reflect.Uint64:
+		return "a whole number"
+	case k == reflect.Float32 || k == reflect.Float64:
+		return "a number"
+	case k == reflect.Bool:
+		return "true or false"
+	case k == reflect.String:
+		return "text"
+	case k == reflect.Slice || k == reflect.Array:
+		return "a list"
+	}
+	return "an object"
+}

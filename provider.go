@@ -1,0 +1,95 @@
+package hob
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+)
+
+// Provider streams a model's answer. The sequence gives deltas as they come and ends with one that has Finish set; an
+// error is the last element and is a *ProviderError. Breaking off the range ends the request. Retries before the first
+// delta are the provider's; what comes after it is the caller's.
+type Provider interface {
+	Stream(ctx context.Context, r Request) iter.Seq2[Delta, error]
+}
+
+// Model is a model string resolved: who serves it and under which name.
+type Model struct {
+	Provider Provider
+	Name     string // the provider: openai, anthropic, scripted …
+	Model    string // as the provider names it
+	Window   int    // context window in tokens
+}
+
+// Request is one model call.
+type Request struct {
+	Model    string // as the provider names it, without its own prefix
+	System   string
+	Messages []Message
+	Tools    []ToolSpec
+	// NoToolUse: the history has tool messages but this call may use none. Adapters whose API needs the list then send
+	// Tools with tool use disabled; the others send none.
+	NoToolUse       bool
+	Temperature     *float64
+	MaxTokens       int // 0 = the provider's default
+	ResponseFormat  json.RawMessage
+	ReasoningEffort ReasoningEffort
+	Script          string // for the scripted provider
+	Step            int    // 1-based; the scripted provider plays its turn of this number
+}
+
+// Finish reasons, in one spelling for all providers.
+const (
+	FinishStop          = "stop"
+	FinishToolCalls     = "tool_calls"
+	FinishLength        = "length"
+	FinishContentFilter = "content_filter"
+)
+
+// Delta is a piece of a model's answer. Calls come whole, once their arguments are complete.
+type Delta struct {
+	Text      string
+	Reasoning string
+	Call      *ModelCall
+	Artefact  json.RawMessage // reasoning artefact to be sent back with the message
+	Finish    string          // set on the last delta only
+	Usage     *Usage          // on the last delta, where the provider told
+	Model     string          // on the last delta: the model that answered, where the provider told
+}
+
+// ModelCall is a tool call as the model wrote it.
+type ModelCall struct {
+	ID        string // "" where the provider gave none
+	Name      string
+	Arguments string // the model's text, not yet judged
+}
+
+// ErrorClass sorts what providers answer, by status and typed code, never by words in a text.
+type ErrorClass string
+
+// The classes.
+const (
+	ClassRateLimit     ErrorClass = "rate_limit"      // 429 after retries
+	ClassModelError    ErrorClass = "model_error"     // 5xx, resets, time-outs after retries
+	ClassPromptTooLong ErrorClass = "prompt_too_long" // the prompt exceeds the model's window
+	ClassUnauthorized  ErrorClass = "unauthorized"    // key missing, wrong or without right
+	ClassBadRequest    ErrorClass = "bad_request"     // the provider refused the request
+	ClassCut           ErrorClass = "cut"             // the stream broke after its first delta
+	ClassCancelled     ErrorClass = "cancelled"       // the caller's context ended
+)
+
+// ProviderError is how a model call fails.
+type ProviderError struct {
+	Class      ErrorClass
+	Status     int    // HTTP status, 0 where there was none
+	Message    string // for people; holds no key
+	RetryAfter time.Duration
+	Err        error
+}
+
+// Error returns the message.
+func (e *ProviderError) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *ProviderError) Unwrap() error { return e.Err }

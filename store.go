@@ -1,0 +1,201 @@
+package hob
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps everything. Every method that acts for somebody takes the principal and applies Can: what it may not see
+// is NotFound. Writes are durable when they return. Implementations pass storetest.Exercise.
+type Store interface {
+	AgentStore
+	ToolStore
+	AssignmentStore
+	SessionStore
+	RunStore
+	RunReader
+	KeyStore
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// ListOptions are the common parameters of lists, already checked: Sort is a column the list allows, "" the default.
+type ListOptions struct {
+	Limit, Offset int
+	Query         string // part of the name, any case; its % _ \ mean themselves
+	Sort          string
+	Asc           bool
+}
+
+// Page is a part of a list and the size of the whole.
+type Page[T any] struct {
+	Items []T
+	Total int64
+}
+
+// AgentStore keeps agents. Deleting one also deletes its assignments; its sessions stay.
+type AgentStore interface {
+	CreateAgent(ctx context.Context, by Principal, a Agent) (Agent, error)
+	Agent(ctx context.Context, by Principal, id AgentID) (Agent, error)
+	Agents(ctx context.Context, by Principal, o ListOptions) (Page[AgentRow], error) // sorts: created_at, name, updated_at, last_run_at
+	UpdateAgent(ctx context.Context, by Principal, id AgentID, p AgentPatch) (Agent, error)
+	DeleteAgent(ctx context.Context, by Principal, id AgentID) error
+}
+
+// ToolPatch changes what is not nil. A header whose value is Mask keeps its stored value; one that carried a secret to
+// another endpoint is cleared when the endpoint changes, unless the patch sets it anew.
+type ToolPatch struct {
+	Name, Description *string
+	InputSchema       json.RawMessage
+	Config            *ToolConfig
+	IsActive          *bool
+}
+
+// ToolStore keeps custom tools. Names are unique per workspace (Conflict). Header values are sealed at rest.
+type ToolStore interface {
+	CreateTool(ctx context.Context, by Principal, t Tool) (Tool, error)
+	Tool(ctx context.Context, by Principal, id ToolID) (Tool, error)
+	Tools(ctx context.Context, by Principal) ([]Tool, error) // by name
+	UpdateTool(ctx context.Context, by Principal, id ToolID, p ToolPatch) (Tool, error)
+	DeleteTool(ctx context.Context, by Principal, id ToolID) error
+}
+
+// AssignmentStore keeps which agent has which tool. One agent has a tool once (Conflict).
+type AssignmentStore interface {
+	Assign(ctx context.Context, by Principal, a Assignment) (Assignment, error)
+	Assignments(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error) // in order of creation; only active tools' rows are set
+	UpdateAssignment(ctx context.Context, by Principal, agent AgentID, id AssignmentID, config json.RawMessage) (Assignment, error)
+	Unassign(ctx context.Context, by Principal, agent AgentID, id AssignmentID) error
+}
+
+// SeedTurn is one finished exchange that is put into a new session.
+type SeedTurn struct{ User, Assistant string }
+
+// SessionStore keeps sessions.
+type SessionStore interface {
+	CreateSession(ctx context.Context, by Principal, s Session, seed []SeedTurn) (Session, error)
+	Session(ctx context.Context, by Principal, id SessionID) (Session, error)
+	Sessions(ctx context.Context, by Principal, agent AgentID, f SessionFilter) (Page[SessionRow], error) // last activity first
+	// DeleteSession ends and deletes the session with its runs. agent, where set, must be the session's.
+	DeleteSession(ctx context.Context, by Principal, agent AgentID, id SessionID) error
+	// SessionRuns gives the session's runs from the oldest on, with their stories.
+	SessionRuns(ctx context.Context, by Principal, id SessionID, limit, offset int) ([]RunDetail, error)
+	// History gives the messages of the session's earlier finished runs, oldest first: whole runs from the newest back
+	// while they fit into budget characters, at least the newest one.
+	History(ctx context.Context, by Principal, id SessionID, beforeTurn int64, budget int) ([]Message, error)
+}
+
+// Idempotency binds a client's key to the run it made.
+type Idempotency struct {
+	Scope  string // who and which route
+	Key    string
+	Digest string // of the request body
+	Keep   time.Duration
+}
+
+// NewRun is a run about to be accepted.
+type NewRun struct {
+	Run         Run // Status Running, Epoch 1, LeaseOwner set; Turn is given by the store
+	Lease       time.Duration
+	Session     Session // its id may be the client's; made where absent
+	Message     Message // the user's
+	Pin         json.RawMessage
+	Events      []Event // the first ones, from seq 1
+	Idempotency *Idempotency
+}
+
+// StartedRun is what became of a NewRun.
+type StartedRun struct {
+	Run      Run
+	Replayed bool // an earlier request with the same key and body made this run; nothing was written
+}
+
+// RunCommit is one durable step of a run, all or nothing, fenced by Epoch.
+type RunCommit struct {
+	Run      RunID
+	Epoch    int64
+	Owner    string
+	Lease    time.Duration // the lease is extended to now + this
+	Events   []Event       // numbered on from the last
+	Messages []Message     // appended behind the run's others, the first at index MessageBase
+	Base     int
+	Calls    []CallState // inserted or replaced by call id
+	Usage    []UsageEntry
+	Outcome  *Outcome // ends the run, or lays it to rest
+}
+
+// Outcome is the state a commit leaves a run in.
+type Outcome struct {
+	Status  Status
+	Code    string
+	Error   string
+	Content string
+	Steps   int
+	Usage   Usage
+}
+
+// UsageEntry is one model call in the ledger.
+type UsageEntry struct {
+	Component string // run, compaction, vision, embedding
+	Model     string
+	Step      int
+	Usage     Usage
+	Estimated bool // the provider told none
+}
+
+// RunState is all that is needed to drive a run on.
+type RunState struct {
+	Run      Run
+	Pin      json.RawMessage
+	Messages []Message // its own turn so far
+	Calls    []CallState
+	// VoidFrom is the seq of the first text delta since the last step_started, 0 if there is none.
+	VoidFrom int64
+	// Step is the number in the last step_started, 0 if there is none.
+	Step int
+}
+
+// Claimed is a run that a process took over, with the epoch it must write under.
+type Claimed struct {
+	Run   RunID
+	Epoch int64
+}
+
+// RunStore is the engine's side of the store: it acts by lease, not for a principal.
+type RunStore interface {
+	// StartRun accepts a run: session, run, user message, first events, pin and idempotency key in one transaction.
+	// Errors: NotFound (session of another owner), Conflict (session of another agent, or run id in use), Unprocessable.
+	StartRun(ctx context.Context, n NewRun) (StartedRun, error)
+	// Commit writes one step. Fenced where the epoch is not the run's any more or the run has ended.
+	Commit(ctx context.Context, c RunCommit) error
+	// Load reads a run for driving it on.
+	Load(ctx context.Context, id RunID) (RunState, error)
+	// Claim takes at most limit runs that are queued or whose lease is over, and gives them new epochs. all also takes
+	// runs whose lease is not over: right only where no other process can exist.
+	Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]Claimed, error)
+	// Renew extends the leases of all unfinished runs of an owner and gives those of them that are marked for cancelling,
+	// with the code.
+	Renew(ctx context.Context, owner string, lease time.Duration) (map[RunID]string, error)
+	// Release ends the leases of an owner at once, so that another process can take its runs.
+	Release(ctx context.Context, owner string) error
+	// RequestCancel marks an unfinished run so that its driver, on whatever process, ends it with the code. The run is
+	// returned as it was; marking a finished one changes nothing.
+	RequestCancel(ctx context.Context, by Principal, id RunID, code string) (Run, error)
+}
+
+// RunReader is what reads runs.
+type RunReader interface {
+	Run(ctx context.Context, by Principal, id RunID) (Run, error)
+	RunDetail(ctx context.Context, by Principal, id RunID) (RunDetail, error)
+	// Events gives the log behind a position, at most limit entries.
+	Events(ctx context.Context, by Principal, id RunID, after int64, limit int) ([]Event, error)
+}
+
+// KeyStore keeps API keys by the SHA-256 of their secret.
+type KeyStore interface {
+	CreateKey(ctx context.Context, by Principal, k Key, hash []byte) (Key, error)
+	KeyByHash(ctx context.Context, hash []byte) (Key, error) // expired and revoked ones too: the caller judges
+	Keys(ctx context.Context, by Principal) ([]Key, error)
+	RevokeKey(ctx context.Context, by Principal, id KeyID) (Key, error)
+}

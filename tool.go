@@ -1,0 +1,182 @@
+package hob
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// ToolKind is how a tool is carried out; a custom tool's type on the wire.
+type ToolKind string
+
+// The kinds of tool.
+const (
+	BuiltinTool   ToolKind = "builtin"
+	HTTPTool      ToolKind = "http"
+	WebTool       ToolKind = "web"
+	MCPTool       ToolKind = "mcp"
+	KnowledgeTool ToolKind = "knowledge"
+	DelegateTool  ToolKind = "delegate"
+)
+
+// Recovery says what happens to a call when the server died between its intent and its result.
+type Recovery string
+
+// The recovery classes. Once is the default: what is not known to be repeatable is not repeated.
+const (
+	RecoverRead  Recovery = "read"     // has no effect: run it again
+	RecoverKeyed Recovery = "keyed"    // the receiver honours Idempotency-Key: send it again with the same key
+	RecoverLocal Recovery = "local_tx" // leaves a marker in its own transaction: look it up, run it if absent
+	RecoverOnce  Recovery = "once"     // never repeated: the result is outcome_unknown
+)
+
+// Effect is what a tool can do, for policy.
+type Effect string
+
+// The effects.
+const (
+	EffectRead     Effect = "read"
+	EffectWrite    Effect = "write"
+	EffectExternal Effect = "external"
+	EffectSecret   Effect = "secret"
+	EffectAdmin    Effect = "admin"
+)
+
+// Secret is a text that is sealed at rest and never shown: it prints, logs and marshals as eight bullets.
+type Secret string
+
+// Mask is how every secret reads. Sent back by a client it means: unchanged.
+const Mask = "••••••••"
+
+// String hides the secret.
+func (Secret) String() string { return Mask }
+
+// GoString hides the secret from %#v.
+func (Secret) GoString() string { return Mask }
+
+// MarshalJSON hides the secret; an empty one stays empty.
+func (s Secret) MarshalJSON() ([]byte, error) {
+	if s == "" {
+		return []byte(`""`), nil
+	}
+	return []byte(`"` + Mask + `"`), nil
+}
+
+// Tool is a row of the workspace's tools: a capability that agents can be given.
+type Tool struct {
+	ID          ToolID          `json:"id"`
+	Workspace   WorkspaceID     `json:"-"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Type        ToolKind        `json:"type"`
+	InputSchema json.RawMessage `json:"input_schema"`
+	Config      ToolConfig      `json:"config"`
+	IsActive    bool            `json:"is_active"`
+	CreatedAt   Time            `json:"created_at"`
+	UpdatedAt   Time            `json:"updated_at"`
+}
+
+// ToolConfig is how an HTTP tool is called.
+type ToolConfig struct {
+	Endpoint       string            `json:"endpoint,omitempty"`
+	Method         string            `json:"method,omitempty"` // POST where empty
+	Headers        map[string]Secret `json:"headers,omitempty"`
+	TimeoutSeconds float64           `json:"timeout_seconds,omitempty"` // 30 where 0
+	Recovery       Recovery          `json:"recovery,omitempty"`        // once where empty
+}
+
+// Assignment gives one tool to one agent.
+type Assignment struct {
+	ID             AssignmentID    `json:"id"`
+	Agent          AgentID         `json:"-"`
+	Workspace      WorkspaceID     `json:"-"`
+	ToolType       string          `json:"tool_type"` // builtin or custom
+	ToolName       string          `json:"tool_name"`
+	ToolID         *ToolID         `json:"tool_id"`
+	ConfigOverride json.RawMessage `json:"config_override"` // schemas, rules, allowed_hosts, pinned arguments
+	CreatedAt      Time            `json:"-"`
+}
+
+// AssignedTool is an assignment with the custom tool's row it names; Tool is nil for builtins.
+type AssignedTool struct {
+	Assignment
+	Tool *Tool
+}
+
+// Grant is what a run may use: the agent's assignments at the moment the run starts.
+type Grant struct {
+	Principal Principal
+	Agent     Agent
+	Assigned  []AssignedTool
+}
+
+// ToolSpec describes a tool of a run: what the model is told and what the gate needs to know. It is frozen when the run
+// starts, before any content is read.
+type ToolSpec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"` // JSON Schema of the arguments the model may send: pinned ones removed
+
+	Kind       ToolKind        `json:"kind"`
+	Ref        string          `json:"ref"` // the row or builtin behind the name; a name that now means another ref is refused
+	Recovery   Recovery        `json:"recovery"`
+	Effect     Effect          `json:"effect"`
+	Parallel   bool            `json:"parallel"`              // safe beside other parallel calls of the step
+	NoCap      bool            `json:"no_cap,omitempty"`      // its results are not cut
+	Pinned     PinnedArgs      `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
+	FullSchema json.RawMessage `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
+	Timeout    time.Duration   `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
+}
+
+// PinnedArgs are arguments that an assignment fixes.
+type PinnedArgs map[string]json.RawMessage
+
+// Call is one execution of a tool, as the tool sees it.
+type Call struct {
+	Run       RunID
+	Session   SessionID
+	Agent     AgentID
+	Principal Principal // whose rights apply; nothing in Arguments changes that
+	ID        CallID
+	Step      int
+	Name      string
+	Arguments json.RawMessage // a canonical JSON object that fits the schema
+	// Key is the call's idempotency key, "<run id>:<call id>": equal on every try, sent as Idempotency-Key.
+	Key     string
+	Attempt int // 1 for the first try
+}
+
+// Result is what a call gave.
+type Result struct {
+	Text    string // what the model reads
+	IsError bool
+	// Unknown: the call may or may not have happened; the server died while it was under way.
+	Unknown bool
+}
+
+// ToolRunner is a tool that can be called. An error of Call becomes a result the model reads; it never ends the run.
+type ToolRunner interface {
+	Spec() ToolSpec
+	Call(ctx context.Context, c Call) (Result, error)
+}
+
+// Toolset finds the tools of a grant. Warnings name assigned tools that cannot be used now, and why.
+type Toolset interface {
+	Tools(ctx context.Context, g Grant) (tools []ToolRunner, warnings []string, err error)
+}
+
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// CheckToolName says whether a custom tool may bear a name: [A-Za-z0-9_-], at most 64, none of the reserved ones. The
+// builtin names are the caller's to check.
+func CheckToolName(name string) error {
+	switch {
+	case !toolName.MatchString(name):
+		return Errorf(Invalid, "name must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -").With("field", "name")
+	case name == "knowledge_search", strings.HasPrefix(name, "mcp__"), strings.HasPrefix(name, "delegate_to_"):
+		return Errorf(Invalid, "the name %q is reserved; choose another", name).With("field", "name")
+	}
+	return nil
+}
