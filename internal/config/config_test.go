@@ -142,7 +142,7 @@ exa_api_key = "e"
 exa_base_url = "http://127.0.0.1:5"
 firecrawl_api_key = "f"
 firecrawl_api_base = "http://127.0.0.1:6"
-code_sandbox_url = "http://127.0.0.1:7"
+code_sandbox_url = "http://127.0.0.1:7\n"
 code_sandbox_api_key = "x"
 `, nil, nil)
 	for _, s := range c.Dump() {
@@ -150,10 +150,10 @@ code_sandbox_api_key = "x"
 			t.Errorf("%s comes from %s: the file has no key for it, or it was not read", s.Name, s.Source)
 		}
 	}
-	got := fmt.Sprint(c.EgressAllow, c.CORSOrigins, c.RateLimit, c.Drain, c.LogLevel, c.LogFormat, c.OllamaHost,
+	got := fmt.Sprintln(c.EgressAllow, c.CORSOrigins, c.RateLimit, c.Drain, c.LogLevel, c.LogFormat, c.OllamaHost,
 		c.OpenAI.BaseURL, c.Firecrawl.BaseURL, c.CodeSandbox.BaseURL)
 	want := "10.0.0.0/8:80,box.example:9000,[fd00::/8]:443 [https://a.example http://localhost:3000] false 5s DEBUG json " +
-		"http://box:11434 http://127.0.0.1:1/v1 http://127.0.0.1:6 http://127.0.0.1:7"
+		"http://box:11434 http://127.0.0.1:1/v1 http://127.0.0.1:6 http://127.0.0.1:7\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
