@@ -142,7 +142,7 @@ exa_api_key = "e"
 exa_base_url = "http://127.0.0.1:5"
 firecrawl_api_key = "f"
 firecrawl_api_base = "http://127.0.0.1:6"
-code_sandbox_url = "http://127.0.0.1:7\n"
+code_sandbox_url = "http://127.0.0.1:7"
 code_sandbox_api_key = "x"
 `, nil, nil)
 	for _, s := range c.Dump() {
