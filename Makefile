@@ -1,0 +1,78 @@
+# Hob. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One flavour of every package for vet, staticcheck, the binary and the plain tests, so that they share one build cache;
+# only the race detector needs cgo.
+export CGO_ENABLED := 0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Two packages at a time: more only fight for two cores, and a few tests measure time.
+TESTFLAGS := -p 2 -timeout 12m
+# One private Postgres for everything behind it.
+WITH_POSTGRES := go run ./internal/pgtest/run --
+# Packages whose tests know -update.
+GOLDEN = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: help build run test check quick test-pg e2e bench golden lint fmt fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/hob: static, stripped, with its version
+	go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hob ./cmd/hob
+
+run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
+	bin/hob serve
+
+test: ## everything, exactly as CI runs it; installs what it needs where it may
+	@.ci/tools gcc postgresql node npm
+	@$(MAKE) --no-print-directory check
+	CGO_ENABLED=1 $(WITH_POSTGRES) go test -race $(TESTFLAGS) ./...
+
+check: ## formatting, go vet and staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | xargs -r ls 2>/dev/null)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):" >&2; echo "$$unformatted" >&2; exit 1; fi
+	go vet ./...
+	$(STATICCHECK) ./...
+
+quick: ## the tests on SQLite alone, without the race detector; under a minute
+	go test -short $(TESTFLAGS) ./...
+
+test-pg: ## the tests of the parts that talk to Postgres, on a private server
+	@.ci/tools postgresql
+	$(WITH_POSTGRES) go test $(TESTFLAGS) ./internal/store/... ./internal/agentsql/... ./internal/pgtest/...
+
+e2e: ## the built binary from outside, on both databases
+	@.ci/tools postgresql node
+	$(WITH_POSTGRES) go test -count=1 $(TESTFLAGS) ./cmd/hob/...
+
+bench: ## measurements of the parts
+	go test -run '^$$' -bench . -benchmem ./...
+
+golden: ## rewrite the golden files; read the difference before committing it
+	go test $(TESTFLAGS) $(GOLDEN) -update
+
+lint: ## golangci-lint; the first run builds it, which takes minutes
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	elif [ -x "$$(go env GOPATH)/bin/golangci-lint" ]; then "$$(go env GOPATH)/bin/golangci-lint" run ./...; \
+	else go run $(GOLANGCI) run ./...; fi
+
+fmt: ## format the code
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go' | xargs -r ls 2>/dev/null)
+
+fuzz: ## every fuzz target for ten seconds
+	@grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r p; do \
+	  go test -list '^Fuzz' "$$p" | grep '^Fuzz' | while read -r f; do \
+	    echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s "$$p"; \
+	  done; \
+	done
+
+clean: ## remove what build made
+	rm -rf bin
