@@ -64,6 +64,7 @@ func (f *fakeDNS) count(host string) int {
 type world struct {
 	*egress.Guard
 	dns *fakeDNS
+	to  netip.AddrPort
 
 	mu       sync.Mutex
 	refusals []egress.Refusal
@@ -72,7 +73,7 @@ type world struct {
 
 func newWorld(t *testing.T, c egress.Config, n names, to netip.AddrPort) *world {
 	t.Helper()
-	w := &world{dns: &fakeDNS{names: n, lookups: map[string]int{}}}
+	w := &world{dns: &fakeDNS{names: n, lookups: map[string]int{}}, to: to}
 	c.Resolver = w.dns
 	c.Refused = func(r egress.Refusal) {
 		w.mu.Lock()
@@ -170,3 +171,12 @@ func ok(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
 
 // soon is a total time for exchanges that must not succeed.
 const soon = 2 * time.Second
+
+// target is where the world's public addresses lead.
+func (w *world) target(t *testing.T) netip.AddrPort {
+	t.Helper()
+	if !w.to.IsValid() {
+		t.Fatal("this world leads nowhere")
+	}
+	return w.to
+}
