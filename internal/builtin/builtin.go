@@ -1,0 +1,140 @@
+// Package builtin holds the tools the platform brings along and the custom HTTP tools of a workspace, both as one
+// [hob.Toolset]: a [Set] turns the assignments of an agent into tools that a run can call.
+//
+// A builtin is one file NAME.go that calls add in its init, and a file NAME.md beside it: the description the model
+// reads. testdata/inventory.golden lists them all. A custom tool is a row of the workspace; http_tool.go carries out
+// every one of them.
+//
+// An assignment may pin arguments: they vanish from the schema the model is told and are laid over what it sends. The
+// package computes both schemas; laying over, checking arguments, rules, approvals and caps on top of a tool's own
+// belong to the engine. The package is not for MCP servers, knowledge search or delegation, opens no connection but
+// through package egress, and reaches SQL only through the Database it is given.
+package builtin
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"hob"
+	"hob/internal/egress"
+)
+
+// Defaults and bounds of Settings.
+const (
+	DefaultToolTimeout = 30 * time.Second
+	MaxToolTimeout     = 300 * time.Second // longest a custom tool may ask for
+	DefaultMaxOutput   = 10_000
+	DefaultMaxResult   = 50_000
+
+	// maxRead bounds what is read of a response, whatever part of it is shown.
+	maxRead = 2 << 20
+	// maxErrorBody is how many characters of an error response's body are shown.
+	maxErrorBody = 500
+	// callGrace is what a call may take beyond its own timeout, so that the tool's precise text wins over the
+	// engine's general one.
+	callGrace = 2 * time.Second
+)
+
+// Settings are the numbers an operator can change. Zero fields have their default.
+type Settings struct {
+	HTTPTimeout   time.Duration // of one http_request; 30 s
+	CustomTimeout time.Duration // of a custom tool whose row names none, CUSTOM_TOOL_TIMEOUT; 30 s
+	MaxOutput     int           // characters of a response body shown, MAX_TOOL_OUTPUT_LENGTH; 10,000
+	MaxResult     int           // characters of any result that is JSON, so that nobody needs to cut it; 50,000
+	DescribeFor   time.Duration // how long the description of an agent's tables is reused; 30 s
+}
+
+func (s Settings) withDefaults() Settings {
+	s.HTTPTimeout = cmp.Or(s.HTTPTimeout, DefaultToolTimeout)
+	s.CustomTimeout = cmp.Or(s.CustomTimeout, DefaultToolTimeout)
+	s.MaxOutput = cmp.Or(s.MaxOutput, DefaultMaxOutput)
+	s.MaxResult = cmp.Or(s.MaxResult, DefaultMaxResult)
+	s.DescribeFor = cmp.Or(s.DescribeFor, defaultDescribeFor)
+	return s
+}
+
+// Deps is what the tools need from outside.
+type Deps struct {
+	Egress *egress.Guard
+	// Database is what database_query reaches; nil turns the tool off and DatabaseOff says why.
+	Database    Database
+	DatabaseOff string
+	Clock       hob.Clock // nil means hob.SystemClock
+	Settings    Settings
+}
+
+// Set is the toolset of the builtins and the custom HTTP tools. It is safe for concurrent use.
+type Set struct {
+	deps     Deps
+	builtins map[string]*builtin
+	names    []string // of the builtins, sorted
+	bindings *bindings
+	tables   *descriptions
+}
+
+var _ hob.Toolset = (*Set)(nil)
+
+// New returns the toolset. It does no I/O.
+func New(d Deps) *Set {
+	if d.Clock == nil {
+		d.Clock = hob.SystemClock
+	}
+	d.Settings = d.Settings.withDefaults()
+	return &Set{
+		deps:     d,
+		builtins: maps.Clone(registry),
+		names:    slices.Sorted(maps.Keys(registry)),
+		bindings: newBindings(maxBindingBytes),
+		tables:   newDescriptions(d.Clock, d.Settings.DescribeFor),
+	}
+}
+
+// Has says whether a name is that of a builtin.
+func (s *Set) Has(name string) bool { return s.builtins[name] != nil }
+
+// Rows lists the builtins as rows of GET /api/tools, by name: no id, active, with the whole input schema.
+func (s *Set) Rows() []hob.Tool {
+	rows := make([]hob.Tool, 0, len(s.names))
+	for _, name := range s.names {
+		b := s.builtins[name]
+		rows = append(rows, hob.Tool{
+			Name: b.name, Description: b.description, Type: hob.BuiltinTool, InputSchema: b.schema, IsActive: true,
+		})
+	}
+	return rows
+}
+
+// builtin is a tool of the platform: what the inventory shows, and how an assignment makes a runner of it.
+type builtin struct {
+	name        string
+	description string          // NAME.md
+	schema      json.RawMessage // of all arguments
+	effect      hob.Effect
+	recovery    hob.Recovery
+	parallel    bool
+
+	// keys are those of config_override that are no arguments; "rules" is one for every tool.
+	keys []string
+	// options reads these keys. The result must not be changed: it is shared by all runs with the same assignment.
+	// The error is Invalid and names the key.
+	options func(s *Set, keys map[string]json.RawMessage) (any, error)
+	// check looks at options when an assignment is written; the text warns of what will not work. May be nil.
+	check func(c checking) (warning string)
+	// open makes the runner of one run. A text instead of a runner says why the tool cannot be used now.
+	open func(o opening) (hob.ToolRunner, string)
+}
+
+// registry has the builtins by name; filled by add at start-up and read-only from then on.
+var registry = map[string]*builtin{}
+
+// add makes a builtin known. It is called from the init of the tool's own file only.
+func add(b builtin) {
+	if registry[b.name] != nil {
+		panic("builtin tool " + b.name + " is registered twice")
+	}
+	b.keys = append(b.keys, rulesKey)
+	registry[b.name] = &b
+}

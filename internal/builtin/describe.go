@@ -1,0 +1,100 @@
+package builtin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"hob"
+)
+
+const (
+	defaultDescribeFor = 30 * time.Second
+	// maxDescriptions bounds the grants whose tables are remembered.
+	maxDescriptions = 1024
+)
+
+// descriptions remembers how tables read, briefly: runs start often and tables change seldom. Of callers that ask for
+// the same grant at once one looks and the others wait. Errors are not kept.
+type descriptions struct {
+	clock hob.Clock
+	keep  time.Duration
+
+	mu    sync.Mutex
+	byKey map[string]*description
+}
+
+// description is one answer; its fields are read after done is closed.
+type description struct {
+	done      chan struct{}
+	text      string
+	tables    int
+	err       error
+	abandoned bool // whoever looked has gone: the error says nothing about the database
+	until     time.Time
+}
+
+func newDescriptions(clock hob.Clock, keep time.Duration) *descriptions {
+	return &descriptions{clock: clock, keep: keep, byKey: map[string]*description{}}
+}
+
+// get returns the description of a grant, from load where none is at hand.
+func (d *descriptions) get(ctx context.Context, key string, load func(context.Context) (string, int, error)) (string, int, error) {
+	for {
+		e, mine := d.claim(key)
+		if mine {
+			d.fill(ctx, key, e, load)
+			return e.text, e.tables, e.err
+		}
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return "", 0, ctx.Err()
+		}
+		if !e.abandoned {
+			return e.text, e.tables, e.err
+		}
+	}
+}
+
+// claim returns the entry of a key; mine tells that the caller has to fill it.
+func (d *descriptions) claim(key string) (e *description, mine bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.byKey[key]; e != nil && d.usable(e) {
+		return e, false
+	}
+	if len(d.byKey) >= maxDescriptions {
+		clear(d.byKey)
+	}
+	e = &description{done: make(chan struct{})}
+	d.byKey[key] = e
+	return e, true
+}
+
+// usable says whether an entry is being filled or still fresh.
+func (d *descriptions) usable(e *description) bool {
+	select {
+	case <-e.done:
+		return e.err == nil && d.clock().Before(e.until)
+	default:
+		return true
+	}
+}
+
+func (d *descriptions) fill(ctx context.Context, key string, e *description, load func(context.Context) (string, int, error)) {
+	bounded, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	defer close(e.done) // even if load panics, or every later run would wait for it
+	e.abandoned = true
+	e.text, e.tables, e.err = load(bounded)
+	e.abandoned = e.err != nil && ctx.Err() != nil
+	e.until = d.clock().Add(d.keep)
+	if e.err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.byKey[key] == e {
+			delete(d.byKey, key)
+		}
+	}
+}

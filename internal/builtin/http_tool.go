@@ -1,0 +1,157 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"hob"
+	"hob/internal/egress"
+)
+
+// httpTool calls the endpoint of a custom tool: one request per call, with the arguments in the query (GET, HEAD,
+// DELETE) or as a JSON body, and what the endpoint answers as the result.
+type httpTool struct {
+	set     *Set
+	spec    hob.ToolSpec
+	config  hob.ToolConfig
+	method  string
+	timeout time.Duration
+	pool    string
+}
+
+func newHTTPTool(s *Set, g *hob.Grant, t *hob.Tool, bound *binding) *httpTool {
+	timeout := s.deps.Settings.CustomTimeout
+	if t.Config.TimeoutSeconds > 0 {
+		timeout = time.Duration(t.Config.TimeoutSeconds * float64(time.Second))
+	}
+	recovery := cmp.Or(t.Config.Recovery, hob.RecoverOnce)
+	return &httpTool{
+		set: s, config: t.Config, method: methodOf(t.Config), timeout: timeout, pool: poolName(g, string(t.ID)),
+		spec: hob.ToolSpec{
+			Name: t.Name, Description: t.Description, Schema: bound.schema, Kind: hob.HTTPTool, Ref: string(t.ID),
+			Recovery: recovery, Effect: hob.EffectExternal, Parallel: recovery == hob.RecoverRead,
+			Pinned: bound.pinned, FullSchema: bound.full, Timeout: timeout + callGrace,
+		},
+	}
+}
+
+// methodOf is the HTTP method of a custom tool, POST where it names none.
+func methodOf(c hob.ToolConfig) string { return strings.ToUpper(cmp.Or(c.Method, http.MethodPost)) }
+
+// takesQuery says whether a method sends its arguments in the URL.
+func takesQuery(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodDelete
+}
+
+// redirectsFor is how many redirects a request follows: a request that may have an effect follows none, since it would
+// be sent twice or to somebody else.
+func redirectsFor(method string) int {
+	if method == http.MethodGet || method == http.MethodHead {
+		return egress.MaxRedirects
+	}
+	return 0
+}
+
+// Spec describes the tool.
+func (t *httpTool) Spec() hob.ToolSpec { return t.spec }
+
+// Call sends the request. Whatever the endpoint does is a result; the error is that of a cancelled ctx.
+func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
+	req, err := t.request(c)
+	if err != nil {
+		return hob.Result{Text: "Error: " + messageOf(err), IsError: true}, nil
+	}
+	res, err := t.set.deps.Egress.Do(ctx, req)
+	if err != nil {
+		if gone := cancelled(ctx, t.spec.Name); gone != nil {
+			return hob.Result{}, gone
+		}
+		text := t.hide("Error: " + transportText(err, t.method))
+		return hob.Result{Text: text, IsError: true}, nil
+	}
+	return t.result(res), nil
+}
+
+func (t *httpTool) request(c hob.Call) (egress.Request, error) {
+	header := make(http.Header, len(t.config.Headers)+4)
+	for name, secret := range t.config.Headers {
+		header.Set(name, string(secret)) // the one place where the secrets of a tool are opened
+	}
+	header.Set("X-Run-Id", string(c.Run))
+	header.Set("X-Tool-Call-Id", string(c.ID))
+	header.Set("Idempotency-Key", c.Key)
+	req := egress.Request{
+		Pool: t.pool, Method: t.method, URL: t.config.Endpoint, Header: header, Timeout: t.timeout,
+		MaxBody: readCap(t.set.deps.Settings.MaxOutput), Redirects: redirectsFor(t.method),
+	}
+	args := c.Arguments
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if !takesQuery(t.method) {
+		if header.Get("Content-Type") == "" {
+			header.Set("Content-Type", "application/json")
+		}
+		req.Body = args
+		return req, nil
+	}
+	fixed, err := fixedQuery(t.config.Endpoint)
+	if err != nil {
+		return egress.Request{}, err
+	}
+	query, err := queryString(args, fixed)
+	req.URL = withQuery(t.config.Endpoint, query)
+	return req, err
+}
+
+// fixedQuery are the parameters that an endpoint has by itself.
+func fixedQuery(endpoint string) (url.Values, error) {
+	bad := hob.Errorf(hob.Invalid, "the tool's endpoint is not a valid URL").With("field", "config.endpoint")
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, bad // the cause would repeat the URL, which may hold secrets
+	}
+	fixed, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, bad
+	}
+	return fixed, nil
+}
+
+// hide takes the tool's secrets out of a text.
+func (t *httpTool) hide(text string) string {
+	if r := redactor(t.config.Headers); r != nil {
+		return r.Replace(text)
+	}
+	return text
+}
+
+// result is what the model reads of an answer: the text of a 2xx; of a 4xx or 5xx the status and the beginning of the
+// text, as an error; of a redirect that is not followed the status alone, as an error.
+func (t *httpTool) result(res *egress.Response) hob.Result {
+	text, _ := bodyText(res)
+	text = t.hide(text)
+	switch {
+	case res.Status >= 400:
+		text, _ = cut(strings.TrimSpace(text), maxErrorBody)
+		text = fmt.Sprintf("HTTP %d: %s", res.Status, cmp.Or(text, http.StatusText(res.Status), "no further information"))
+		return hob.Result{Text: text, IsError: true}
+	case res.Status >= 300:
+		text = fmt.Sprintf("HTTP %d: the endpoint answered with a redirect, which is not followed for %s", res.Status, t.method)
+		return hob.Result{Text: text, IsError: true}
+	case text == "":
+		return hob.Result{Text: fmt.Sprintf("HTTP %d with an empty response", res.Status)}
+	}
+	most := t.set.deps.Settings.MaxOutput
+	text, more := cut(text, most)
+	if more || res.Truncated {
+		text += fmt.Sprintf("\n[truncated: only the first %d characters are shown]", most)
+	}
+	return hob.Result{Text: text}
+}

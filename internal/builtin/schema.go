@@ -1,0 +1,204 @@
+package builtin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"hob"
+)
+
+const (
+	// MaxSchema bounds a custom tool's input schema, in bytes: every byte is sent to the model with every step.
+	MaxSchema = 64 << 10
+	// schemaURL stands for the schema in references; nothing is ever loaded from it.
+	schemaURL = "https://schema.invalid/tool"
+	// maxNesting bounds how deep without looks into allOf and its kind.
+	maxNesting = 8
+)
+
+// inputSchema is a compiled JSON Schema of a tool's arguments.
+type inputSchema struct {
+	raw        json.RawMessage
+	properties map[string]any
+	compiler   *jsonschema.Compiler
+}
+
+// noLoader refuses every reference to another document: the library's own loader would read local files.
+type noLoader struct{}
+
+// Load refuses.
+func (noLoader) Load(string) (any, error) {
+	return nil, errors.New("references to other documents are not followed")
+}
+
+func badSchema(format string, args ...any) error {
+	return hob.Errorf(hob.Invalid, "input_schema "+format, args...).With("field", "input_schema")
+}
+
+// parseSchema reads a tool's input schema: an object schema in any draft since 4 that refers to nothing outside itself.
+// No schema and null stand for an object without known properties; a schema without "type" gets "object", which model
+// providers insist on. Errors are Invalid.
+func parseSchema(raw json.RawMessage) (*inputSchema, error) {
+	if t := bytes.TrimSpace(raw); len(t) == 0 || string(t) == "null" {
+		raw = json.RawMessage(`{"type":"object"}`)
+	}
+	if len(raw) > MaxSchema {
+		return nil, badSchema("must be at most %d bytes", MaxSchema)
+	}
+	if err := hob.CheckJSON(raw); err != nil {
+		return nil, badSchema("is not usable: %s", messageOf(err))
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, badSchema("is not valid JSON")
+	}
+	doc, ok := parsed.(map[string]any)
+	if !ok {
+		return nil, badSchema("must be an object")
+	}
+	switch doc["type"] {
+	case "object":
+	case nil:
+		raw = untyped(raw)
+	default:
+		return nil, badSchema(`must have "type": "object"`)
+	}
+	s := &inputSchema{raw: raw, compiler: jsonschema.NewCompiler()}
+	s.properties, _ = doc["properties"].(map[string]any)
+	s.compiler.UseLoader(noLoader{})
+	if err := s.compiler.AddResource(schemaURL, parsed); err != nil {
+		return nil, badSchema("is not a JSON Schema")
+	}
+	if _, err := s.compiler.Compile(schemaURL); err != nil {
+		return nil, badSchema("is not a JSON Schema: %s", schemaFault(err))
+	}
+	return s, nil
+}
+
+// untyped puts "type": "object" in front of the members of an object schema.
+func untyped(raw json.RawMessage) json.RawMessage {
+	ms, _ := members(raw)
+	return object(append([]member{{"type", json.RawMessage(`"object"`)}}, ms...))
+}
+
+func (s *inputSchema) has(property string) bool {
+	_, ok := s.properties[property]
+	return ok
+}
+
+// checkProperty says whether a value fits the schema of a property; the error is Invalid and names it.
+func (s *inputSchema) checkProperty(name string, value json.RawMessage) error {
+	pointer := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	property, err := s.compiler.Compile(schemaURL + "#/properties/" + escapeFragment(pointer))
+	if err != nil {
+		return badKey(name, "cannot be checked: the property's schema is not usable")
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return badKey(name, "is not valid JSON")
+	}
+	if err := property.Validate(v); err != nil {
+		return badKey(name, "does not fit the tool's input schema: %s", schemaFault(err))
+	}
+	return nil
+}
+
+// escapeFragment writes a JSON pointer as part of a URL.
+func escapeFragment(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// schemaFault is the first concrete fault of a schema or value, in one line and without the document's made-up address.
+func schemaFault(err error) string {
+	var bad *jsonschema.SchemaValidationError
+	if errors.As(err, &bad) {
+		err = bad.Err
+	}
+	var v *jsonschema.ValidationError
+	if !errors.As(err, &v) {
+		return strings.ReplaceAll(err.Error(), schemaURL, "")
+	}
+	for len(v.Causes) > 0 {
+		v = v.Causes[0]
+	}
+	text := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	text = strings.ReplaceAll(text, schemaURL, "")
+	if len(v.InstanceLocation) > 0 {
+		return "at /" + strings.Join(v.InstanceLocation, "/") + ": " + text
+	}
+	return text
+}
+
+// member is one member of a JSON object, in the order of its text.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members splits a JSON object without changing the order or the text of its values.
+func members(raw json.RawMessage) ([]member, bool) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	var ms []member
+	for dec.More() {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil, false
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, false
+		}
+		ms = append(ms, member{name, value})
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, false
+	}
+	_, err := dec.Token()
+	return ms, errors.Is(err, io.EOF)
+}
+
+// object is the inverse of members.
+func object(ms []member) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range ms {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(encode(m.name))
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// encode is JSON without HTML escapes; v must be of a type that always can be encoded.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // strings, numbers, raw JSON that was parsed before: cannot fail
+	return bytes.TrimRight(b.Bytes(), "\n")
+}

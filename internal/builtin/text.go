@@ -1,0 +1,127 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+
+	"hob"
+	"hob/internal/egress"
+)
+
+// cut returns the first n characters of valid UTF-8 text and whether there were more.
+func cut(s string, n int) (string, bool) {
+	if len(s) <= n {
+		return s, false
+	}
+	for i := range s {
+		if n == 0 {
+			return s[:i], true
+		}
+		n--
+	}
+	return s, false
+}
+
+// readCap is how many bytes of a response are read in order to show n characters of it: enough for n of the longest,
+// and some more so that a secret which straddles the cut is still recognised whole.
+func readCap(n int) int64 { return min(maxRead, int64(n)*utf8.UTFMax+4096) }
+
+// bodyText is a response's body as valid UTF-8. What is no text (images, archives, UTF-16) becomes a short note with
+// its type and size, and ok is false.
+func bodyText(r *egress.Response) (text string, ok bool) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		kind, params = "", nil
+	}
+	declared := isTextType(kind)
+	switch {
+	case len(r.Body) == 0:
+		return "", true
+	case isMediaType(kind) && !declared, bytes.IndexByte(r.Body, 0) >= 0:
+		return binaryNote(kind, r), false
+	}
+	switch strings.ToLower(params["charset"]) {
+	case "iso-8859-1", "latin1", "windows-1252", "us-ascii":
+		// Browsers read all of them as windows-1252, and so do the authors of such pages.
+		if b, err := charmap.Windows1252.NewDecoder().Bytes(r.Body); err == nil && !utf8.Valid(r.Body) {
+			return string(b), true
+		}
+	}
+	body := bytes.TrimPrefix(r.Body, []byte("\ufeff"))
+	if utf8.Valid(body) {
+		return string(body), true
+	}
+	if !declared {
+		return binaryNote(kind, r), false
+	}
+	return strings.ToValidUTF8(string(body), "\ufffd"), true
+}
+
+// isTextType says whether a media type promises text.
+func isTextType(kind string) bool {
+	switch kind {
+	case "application/json", "application/xml", "application/javascript", "application/x-www-form-urlencoded",
+		"application/yaml", "application/x-ndjson", "application/graphql":
+		return true
+	}
+	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml")
+}
+
+// isMediaType says whether a media type is that of something to look at or listen to.
+func isMediaType(kind string) bool {
+	for _, p := range [...]string{"image/", "audio/", "video/", "font/"} {
+		if strings.HasPrefix(kind, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func binaryNote(kind string, r *egress.Response) string {
+	if kind == "" {
+		kind = "unknown type"
+	}
+	size := fmt.Sprintf("%d bytes", len(r.Body))
+	if r.Truncated {
+		size = "more than " + size
+	}
+	return fmt.Sprintf("[binary content not shown: %s, %s]", kind, size)
+}
+
+// errorJSON is the result of a builtin that failed.
+func errorJSON(format string, args ...any) hob.Result {
+	return hob.Result{Text: string(encode(map[string]string{"error": fmt.Sprintf(format, args...)})), IsError: true}
+}
+
+// transportText is what a model may read about an exchange that came to no answer. A request that writes and whose
+// answer was lost may have been carried out, and the model must know.
+func transportText(err error, method string) string {
+	var e *egress.Error
+	if !errors.As(err, &e) {
+		return "the request could not be carried out"
+	}
+	switch e.Kind {
+	case egress.Timeout, egress.BadResponse, egress.TooLarge, egress.Canceled:
+		if method != http.MethodGet && method != http.MethodHead {
+			return e.Message + "; the request may have been carried out nevertheless"
+		}
+	}
+	return e.Message
+}
+
+// cancelled is the error of a call whose caller has gone; nil while it has not. A deadline is no such case: the model
+// reads of it as a result.
+func cancelled(ctx context.Context, name string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("call %s: %w", name, context.Cause(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"hob"
+)
+
+// opening is what a builtin gets to make the runner of one run.
+type opening struct {
+	ctx     context.Context //nolint:containedctx // lives for one call of open
+	set     *Set
+	grant   *hob.Grant
+	spec    hob.ToolSpec
+	options any
+}
+
+// Tools returns the runners of a grant: builtins first, each group by name, so that the list a model sees is the same
+// from run to run. An assignment that cannot be used yields a warning instead; the error is only ever that of ctx.
+//
+// It does no I/O but that of describing an agent's tables, whose answer is kept for Settings.DescribeFor.
+func (s *Set) Tools(ctx context.Context, g hob.Grant) ([]hob.ToolRunner, []string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("load tools: %w", err)
+	}
+	assigned := make([]*hob.AssignedTool, len(g.Assigned))
+	for i := range g.Assigned {
+		assigned[i] = &g.Assigned[i]
+	}
+	slices.SortStableFunc(assigned, func(a, b *hob.AssignedTool) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(nameOf(a), nameOf(b)))
+	})
+	tools := make([]hob.ToolRunner, 0, len(assigned))
+	taken := make(map[string]bool, len(assigned))
+	var warnings []string
+	for _, a := range assigned {
+		name := nameOf(a)
+		if taken[name] {
+			warnings = append(warnings, warn(name, "another tool of this agent has the same name"))
+			continue
+		}
+		tool, why := s.load(ctx, &g, a)
+		if why != "" {
+			warnings = append(warnings, warn(name, why))
+			continue
+		}
+		taken[name] = true
+		tools = append(tools, tool)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("load tools: %w", err)
+	}
+	return tools, warnings, nil
+}
+
+// warn is the text of every warning about a tool that a run goes without.
+func warn(name, why string) string { return fmt.Sprintf("tool %q is not loaded: %s", name, why) }
+
+// isBuiltin tells what an assignment names.
+func isBuiltin(a *hob.AssignedTool) bool { return a.ToolType == string(hob.BuiltinTool) }
+
+// rank sorts builtins before custom tools.
+func rank(a *hob.AssignedTool) int {
+	if isBuiltin(a) {
+		return 0
+	}
+	return 1
+}
+
+// nameOf is the name under which the model would know the tool: a custom tool's row decides, as it may have been
+// renamed since it was assigned.
+func nameOf(a *hob.AssignedTool) string {
+	if !isBuiltin(a) && a.Tool != nil {
+		return a.Tool.Name
+	}
+	return a.ToolName
+}
+
+// load makes the runner of one assignment, or says why there is none.
+func (s *Set) load(ctx context.Context, g *hob.Grant, a *hob.AssignedTool) (hob.ToolRunner, string) {
+	if !isBuiltin(a) {
+		return s.loadCustom(g, a)
+	}
+	b := s.builtins[a.ToolName]
+	if b == nil {
+		return nil, "this server has no builtin tool of that name"
+	}
+	bound := s.bind(b.source(s), a.ConfigOverride)
+	if bound.err != nil {
+		return nil, messageOf(bound.err)
+	}
+	return b.open(opening{
+		ctx: ctx, set: s, grant: g, options: bound.options,
+		spec: hob.ToolSpec{
+			Name: b.name, Description: b.description, Schema: bound.schema, Kind: hob.BuiltinTool,
+			Ref: "builtin:" + b.name, Recovery: b.recovery, Effect: b.effect, Parallel: b.parallel,
+			Pinned: bound.pinned, FullSchema: bound.full,
+		},
+	})
+}
+
+// loadCustom makes the runner of a custom HTTP tool.
+func (s *Set) loadCustom(g *hob.Grant, a *hob.AssignedTool) (hob.ToolRunner, string) {
+	t := a.Tool
+	switch {
+	case t == nil:
+		return nil, "it no longer exists"
+	case !t.IsActive:
+		return nil, "it is switched off"
+	case t.Type != hob.HTTPTool:
+		return nil, fmt.Sprintf("tools of type %q are not carried out by this server", t.Type)
+	case s.Has(t.Name):
+		return nil, "its name is that of a builtin tool; rename it"
+	}
+	if err := hob.CheckToolName(t.Name); err != nil {
+		return nil, messageOf(err)
+	}
+	if err := checkConfig(t.Config); err != nil {
+		return nil, messageOf(err)
+	}
+	bound := s.bind(customSource(t), a.ConfigOverride)
+	if bound.err != nil {
+		return nil, messageOf(bound.err)
+	}
+	return newHTTPTool(s, g, t, bound), ""
+}
+
+// poolName names the connection pool of one grant: connections are never shared between agents or tools.
+func poolName(g *hob.Grant, ref string) string {
+	return "tool/" + string(g.Agent.Workspace) + "/" + string(g.Agent.ID) + "/" + ref
+}
