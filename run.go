@@ -176,3 +176,15 @@ type RunDetail struct {
 	Calls    []CallState
 	Events   []Event // without text deltas
 }
+
+// Record is the call as run records and the complete event show it.
+func (c CallState) Record() CallRecord {
+	r := CallRecord{
+		Step: c.Step, ToolName: c.Name, CallID: c.ID, Arguments: c.Arguments, Result: c.Result.Text,
+		IsError: c.Result.IsError, OutcomeUnknown: c.Result.Unknown, Status: c.Status,
+	}
+	if !c.EndedAt.IsZero() && !c.StartedAt.IsZero() {
+		r.DurationMS = c.EndedAt.Sub(c.StartedAt.Time).Milliseconds()
+	}
+	return r
+}

@@ -177,8 +177,8 @@ type RunStore interface {
 	// Renew extends the leases of all unfinished runs of an owner and gives those of them that are marked for cancelling,
 	// with the code.
 	Renew(ctx context.Context, owner string, lease time.Duration) (map[RunID]string, error)
-	// Release ends the leases of an owner at once, so that another process can take its runs.
-	Release(ctx context.Context, owner string) error
+	// Release ends the leases of an owner at once, of the given runs or of all, so that they can be claimed.
+	Release(ctx context.Context, owner string, runs ...RunID) error
 	// RequestCancel marks an unfinished run so that its driver, on whatever process, ends it with the code. The run is
 	// returned as it was; marking a finished one changes nothing.
 	RequestCancel(ctx context.Context, by Principal, id RunID, code string) (Run, error)

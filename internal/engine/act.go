@@ -1,0 +1,303 @@
+package engine
+
+import (
+	"regexp"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"hob"
+)
+
+var (
+	usableCallID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) //nolint:gochecknoglobals // compiled once
+	unusableName = regexp.MustCompile(`[^A-Za-z0-9_-]`)        //nolint:gochecknoglobals // compiled once
+)
+
+// callsOf turns what the model wrote into calls that can be stored and sent back: ids are well formed and new in the
+// conversation, names fit every provider, arguments are JSON objects.
+func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
+	if len(written) == 0 {
+		return nil
+	}
+	if a.used == nil {
+		a.used = map[hob.CallID]bool{}
+		for _, list := range [][]hob.Message{a.plan.history, a.plan.own} {
+			for _, m := range list {
+				for _, c := range m.Calls {
+					a.used[c.ID] = true
+				}
+			}
+		}
+	}
+	calls := make([]hob.ToolCall, 0, len(written))
+	for _, w := range written {
+		c := hob.ToolCall{ID: hob.CallID(w.ID), Name: unusableName.ReplaceAllString(w.Name, "_")}
+		if !usableCallID.MatchString(w.ID) || a.used[c.ID] {
+			c.ID = hob.NewCallID()
+		}
+		a.used[c.ID] = true
+		if c.Name == "" {
+			c.Name = "unnamed"
+		}
+		c.Name = preview(c.Name, 64)
+		args, err := hob.ParseArguments(w.Arguments)
+		if err != nil {
+			args, c.Bad = []byte("{}"), preview(clean(w.Arguments), 2000)
+		}
+		c.Arguments = args
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// planCalls puts the calls of a step into the log with the message that asks for them. Those that will be carried out
+// first are stored as intents at once, so that one commit lies between the model's wish and the deed.
+func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
+	base := len(a.calls)
+	for i, c := range calls {
+		s := hob.CallState{ID: c.ID, Step: step, Index: i, Name: c.Name, Arguments: c.Arguments, Status: hob.CallPlanned}
+		if t := a.plan.tools[c.Name]; t != nil {
+			s.Recovery = t.spec.Recovery
+			if args, err := hob.Overlay(c.Arguments, t.spec.Pinned); err == nil {
+				s.Arguments = args
+			}
+		}
+		a.calls = append(a.calls, s)
+		b.event(hob.EventToolCall, func(h hob.EventHead) any {
+			return hob.ToolCallEvent{EventHead: h, Step: step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID}
+		})
+	}
+	states := a.calls[base:]
+	a.verdicts = a.judge(calls, states)
+	if a.repeats() == "" {
+		for _, i := range a.next(states) {
+			a.intend(&states[i])
+		}
+	}
+	for _, s := range states {
+		b.call(s)
+	}
+}
+
+// next gives the open calls that are to be carried out now: all parallel ones, else the first exclusive one. Calls that
+// the gate refused are not among them.
+func (a *active) next(states []hob.CallState) []int {
+	var parallel []int
+	exclusive := -1
+	for i := range states {
+		if states[i].Status == hob.CallDone || a.verdicts[i] != nil {
+			continue
+		}
+		if a.plan.tools[states[i].Name].spec.Parallel {
+			parallel = append(parallel, i)
+		} else if exclusive < 0 {
+			exclusive = i
+		}
+	}
+	if len(parallel) == 0 && exclusive >= 0 {
+		return []int{exclusive}
+	}
+	return parallel
+}
+
+// intend marks a call as about to be carried out by this process. The mark must be durable before the deed.
+func (a *active) intend(s *hob.CallState) {
+	s.Status = hob.CallIntent
+	s.Attempt++
+	s.StartedAt = hob.Time{Time: a.e.Clock()}
+	a.mine[s.ID] = true
+}
+
+// act carries out the calls of the last step and puts their results into the history, in call order.
+func (a *active) act(calls []hob.ToolCall) (end ending, ok, done bool) {
+	states := a.calls[len(a.calls)-len(calls):]
+	if why := a.repeats(); why != "" {
+		a.settleRest(calls, states, "Not executed: "+why)
+		return ending{hob.Failed, hob.CodeDoomLoop, why}, true, true
+	}
+	if a.verdicts == nil {
+		a.verdicts = a.judge(calls, states)
+	}
+	a.takeUp(states)
+	for i := range states {
+		if r := a.verdicts[i]; r != nil && states[i].Status != hob.CallDone {
+			a.finish(&states[i], *r, a.log.note)
+		}
+	}
+	for a.cause() == nil {
+		now := a.next(states)
+		if len(now) == 0 {
+			a.closeStep(calls, states)
+			return end, true, false
+		}
+		if !a.ready(states, now) {
+			break
+		}
+		a.carryOut(states, now)
+	}
+	end, ok = a.halt()
+	return end, ok, true
+}
+
+// takeUp settles what a process before this one had intended and may have done: what can be repeated is intended anew,
+// the rest gets the result that says so.
+func (a *active) takeUp(states []hob.CallState) {
+	for i := range states {
+		s := &states[i]
+		if s.Status != hob.CallIntent || a.mine[s.ID] {
+			continue
+		}
+		switch s.Recovery {
+		case hob.RecoverRead, hob.RecoverKeyed, hob.RecoverLocal:
+			a.intend(s)
+			a.log.note(func(b *batch) { b.call(*s) })
+		case hob.RecoverOnce:
+			fallthrough
+		default:
+			a.finish(s, unknownOutcome(), a.log.note)
+		}
+	}
+}
+
+func unknownOutcome() hob.Result {
+	return hob.Result{IsError: true, Unknown: true, Text: "outcome_unknown: the run was interrupted while this call was under way. " +
+		"It may or may not have taken effect, and it was not repeated. Check before you try it again."}
+}
+
+// ready makes the intents of the calls durable. false means that the run is not ours any more.
+func (a *active) ready(states []hob.CallState, now []int) bool {
+	for _, i := range now {
+		if states[i].Status == hob.CallPlanned {
+			a.intend(&states[i])
+			a.log.note(func(b *batch) { b.call(states[i]) })
+		}
+	}
+	return a.log.sync() == nil && a.cause() == nil
+}
+
+// carryOut executes calls whose intents are durable, side by side where there are several, and stores their results.
+func (a *active) carryOut(states []hob.CallState, now []int) {
+	if len(now) == 1 { // the result leaves with whatever follows it
+		s := &states[now[0]]
+		if r, ok := a.execute(*s); ok {
+			a.finish(s, r, a.log.note)
+		}
+		return
+	}
+	var group sync.WaitGroup
+	slots := make(chan struct{}, a.e.Limits.Parallel)
+	for _, i := range now {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if r, ok := a.execute(states[i]); ok {
+				a.finish(&states[i], r, a.log.write)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// finish stores the result of a call. The state of a call is touched by one goroutine at a time.
+func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))) {
+	s.Status, s.Result = hob.CallDone, r
+	s.EndedAt = hob.Time{Time: a.e.Clock()}
+	if s.StartedAt.IsZero() {
+		s.StartedAt = s.EndedAt
+	}
+	write(func(b *batch) {
+		b.event(hob.EventToolResult, func(h hob.EventHead) any {
+			return hob.ToolResultEvent{
+				EventHead: h, Step: s.Step, ToolName: s.Name, CallID: s.ID,
+				ResultPreview: preview(r.Text, 200), Result: r.Text,
+				ResultMeta: &hob.ResultMeta{ResultType: "text", CharCount: utf8.RuneCountInString(r.Text)},
+				IsError:    r.IsError, OutcomeUnknown: r.Unknown, DurationMS: s.EndedAt.Sub(s.StartedAt.Time).Milliseconds(),
+			}
+		})
+		b.call(*s)
+	})
+}
+
+// closeStep puts the results into the history, in call order.
+func (a *active) closeStep(calls []hob.ToolCall, states []hob.CallState) {
+	a.verdicts = nil
+	a.log.note(func(b *batch) {
+		a.answer(b, calls, states)
+		b.event(hob.EventStepCompleted, func(h hob.EventHead) any {
+			return hob.StepCompletedEvent{
+				EventHead: h, Step: a.run.Steps, FinishReason: hob.FinishToolCalls, HasToolCalls: true,
+			}
+		})
+	})
+}
+
+func (a *active) answer(b *batch, calls []hob.ToolCall, states []hob.CallState) {
+	for i, c := range calls {
+		r := states[i].Result
+		m := hob.Message{Role: hob.RoleTool, CallID: c.ID, Name: c.Name, Content: r.Text, IsError: r.IsError}
+		b.message(m)
+		a.plan.own = append(a.plan.own, m)
+	}
+}
+
+// settleRest answers every call of the step that has no result, so that the history stays valid.
+func (a *active) settleRest(calls []hob.ToolCall, states []hob.CallState, why string) {
+	for i := range states {
+		s := &states[i]
+		switch {
+		case s.Status == hob.CallDone:
+		case s.Status == hob.CallIntent && !a.mine[s.ID]:
+			a.finish(s, unknownOutcome(), a.log.note)
+		default:
+			a.finish(s, hob.Result{IsError: true, Text: why}, a.log.note)
+		}
+	}
+	a.log.note(func(b *batch) { a.answer(b, calls, states) })
+}
+
+// settlePending is settleRest for the calls that still wait when the run ends, if any do.
+func (a *active) settlePending(why string) {
+	if calls := a.pending(); len(calls) > 0 {
+		a.settleRest(calls, a.calls[len(a.calls)-len(calls):], why)
+	}
+}
+
+// repeats says whether the run goes in circles: the same call with the same arguments three times in a row, or a cycle
+// of two or three calls four times. Identical calls of one step count once. "" means no.
+func (a *active) repeats() string {
+	var keys []string
+	step := -1
+	var seen []string
+	for _, c := range a.calls {
+		if c.Step != step {
+			step, seen = c.Step, seen[:0]
+		}
+		k := c.Name + "\x00" + string(c.Arguments)
+		if !slices.Contains(seen, k) {
+			seen, keys = append(seen, k), append(keys, k)
+		}
+	}
+	if cycle(keys, 1, 3) {
+		return "Doom loop detected: 3 identical tool calls in a row"
+	}
+	if cycle(keys, 2, 4) || cycle(keys, 3, 4) {
+		return "Doom loop detected: the same tool calls repeat in a cycle"
+	}
+	return ""
+}
+
+// cycle says whether the last times·size keys are times repetitions of the last size keys.
+func cycle(keys []string, size, times int) bool {
+	n := size * times
+	if len(keys) < n {
+		return false
+	}
+	tail := keys[len(keys)-n:]
+	for i := size; i < n; i++ {
+		if tail[i] != tail[i-size] {
+			return false
+		}
+	}
+	return true
+}

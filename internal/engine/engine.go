@@ -1,0 +1,266 @@
+// Package engine drives runs: the loop of model calls and tool calls, the event log that every reader sees, the gate
+// that every tool call passes, recovery after a crash, and leases between processes. It knows stores, providers and
+// tools only as the interfaces of package hob. It is not for HTTP, SQL or any wire format but the event frames.
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hob"
+)
+
+// Limits are the engine's numbers; zero values take the defaults of DefaultLimits.
+type Limits struct {
+	Active       int           // runs driven at once by this process; more are refused with Unavailable
+	CallsPerStep int           // tool calls that one model answer may hold; more are answered with an error
+	Parallel     int           // parallel calls of one step under way at once
+	ResultChars  int           // characters of a tool result that the model reads
+	ToolTimeout  time.Duration // of one tool call, where the tool names none
+	ModelTimeout time.Duration // of one model call in all
+	Lease        time.Duration // of a run; renewed at a third
+	Grace        time.Duration // that a run waits for a reader to come back
+	Attempts     int           // processes that may try a run before it is parked as failed
+	HistoryChars int           // characters of earlier turns that are sent to the model, where the window is unknown
+	TailBytes    int           // events of an active run kept in memory for its readers
+	Recoveries   int           // continuations of cut answers per run
+}
+
+// DefaultLimits are the documented limits.
+func DefaultLimits() Limits {
+	return Limits{
+		Active: 2048, CallsPerStep: 16, Parallel: 8, ResultChars: 50_000,
+		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
+		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
+		HistoryChars: 400_000, TailBytes: 256 << 10, Recoveries: 3,
+	}
+}
+
+// Config is what an engine needs.
+type Config struct {
+	Store    hob.Store
+	Models   func(model string) (hob.Model, error) // resolves a model string; Invalid with the way out where it cannot
+	Toolsets []hob.Toolset
+	Clock    hob.Clock
+	Log      *slog.Logger
+	Owner    string // names this process in leases; unique per process start
+	Alone    bool   // no other process can share the store: leases of others are void
+	Limits   Limits
+}
+
+// Engine drives the runs of one process.
+type Engine struct {
+	Config
+	schemas schemaCache
+
+	mu     sync.Mutex
+	active map[hob.RunID]*active
+	drain  bool
+
+	group sync.WaitGroup // the driving goroutines
+	base  context.Context
+	end   context.CancelCauseFunc
+	wake  chan struct{} // asks Serve to claim now
+
+	renewed                              atomic.Int64 // when the leases were last renewed, UnixNano
+	started, finished, failed, recovered atomic.Int64
+}
+
+// New makes an engine that drives nothing yet: call Recover, then Serve.
+func New(c Config) *Engine {
+	d := DefaultLimits()
+	fill(&c.Limits.Active, d.Active)
+	fill(&c.Limits.CallsPerStep, d.CallsPerStep)
+	fill(&c.Limits.Parallel, d.Parallel)
+	fill(&c.Limits.ResultChars, d.ResultChars)
+	fill(&c.Limits.ToolTimeout, d.ToolTimeout)
+	fill(&c.Limits.ModelTimeout, d.ModelTimeout)
+	fill(&c.Limits.Lease, d.Lease)
+	fill(&c.Limits.Grace, d.Grace)
+	fill(&c.Limits.Attempts, d.Attempts)
+	fill(&c.Limits.HistoryChars, d.HistoryChars)
+	fill(&c.Limits.TailBytes, d.TailBytes)
+	fill(&c.Limits.Recoveries, d.Recoveries)
+	if c.Clock == nil {
+		c.Clock = hob.SystemClock
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Owner == "" {
+		c.Owner = "engine-" + hob.RandomHex(6)
+	}
+	e := &Engine{Config: c, active: map[hob.RunID]*active{}, wake: make(chan struct{}, 1)}
+	e.base, e.end = context.WithCancelCause(context.Background())
+	return e
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// StartInput is a request for a run.
+type StartInput struct {
+	Agent       hob.AgentID
+	Session     hob.SessionID // "" makes a new session
+	Message     hob.Message   // the user's
+	Options     hob.RunOptions
+	Idempotency *hob.Idempotency
+}
+
+// Started is an accepted run. Warnings name assigned tools that this run cannot use, and why.
+type Started struct {
+	Run      hob.Run
+	Replayed bool // the idempotency key had made this run before
+	Warnings []string
+}
+
+// Start accepts a run and drives it in the background. It is durable when Start returns. Errors: NotFound for an agent
+// or session the principal does not see, Forbidden without the right to run, Invalid for a model nobody serves, Conflict
+// for a session of another agent, Unprocessable for an idempotency key used with another body, Unavailable when the
+// server is full or ending.
+func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (Started, error) {
+	plan, err := e.prepare(ctx, by, in)
+	if err != nil {
+		return Started{}, err
+	}
+	a := e.newActive(plan.run, plan)
+	if err := e.admit(a); err != nil {
+		return Started{}, err
+	}
+	// The model is called beside the commit of the start: nothing is shown before it is durable, and a run that is not
+	// accepted has at most cost a model call. With an idempotency key the run may exist already, so that waits.
+	beside := in.Idempotency == nil
+	if beside {
+		e.launch(a)
+	}
+	n := hob.NewRun{
+		Run: plan.run, Lease: e.Limits.Lease, Session: plan.session, Message: in.Message, Pin: plan.pinned,
+		Events: a.log.opening(), Idempotency: in.Idempotency,
+	}
+	started, err := e.Store.StartRun(context.WithoutCancel(ctx), n)
+	if err != nil || started.Replayed {
+		a.stop(errNotAccepted)
+		a.log.kill(errNotAccepted)
+		if !beside {
+			e.forget(a)
+		}
+		if err != nil {
+			return Started{}, err
+		}
+		return Started{Run: started.Run, Replayed: true}, nil
+	}
+	e.started.Add(1)
+	a.accept(started.Run)
+	if !beside {
+		e.launch(a)
+	}
+	return Started{Run: started.Run, Warnings: plan.warnings}, nil
+}
+
+// Cancel asks a run to end, on whatever process it is driven, and returns the state it was in. A finished run is left
+// as it is.
+func (e *Engine) Cancel(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Status, error) {
+	run, err := e.Store.RequestCancel(ctx, by, id, hob.CodeCancelled)
+	if err != nil {
+		return "", err
+	}
+	if a := e.find(id); a != nil {
+		a.stop(errCancelled)
+	}
+	return run.Status, nil
+}
+
+// Wait returns the run once it is final. The caller counts as a reader of the run meanwhile.
+func (e *Engine) Wait(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, error) {
+	for _, err := range e.Events(ctx, by, id, 0, 0) {
+		if err != nil {
+			return hob.Run{}, err
+		}
+	}
+	return e.Store.Run(ctx, by, id)
+}
+
+// Stats are counters since the start of the process.
+type Stats struct {
+	Active, Started, Finished, Failed, Recovered int64
+}
+
+// Stats tells what this process drives and has driven.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	n := len(e.active)
+	e.mu.Unlock()
+	return Stats{int64(n), e.started.Load(), e.finished.Load(), e.failed.Load(), e.recovered.Load()}
+}
+
+// admit gives an active run its place, or refuses it.
+func (e *Engine) admit(a *active) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.drain {
+		return overloaded("the server is shutting down; try again in a moment", "shutting_down")
+	}
+	if len(e.active) >= e.Limits.Active {
+		return overloaded("the server drives as many runs as it may; try again in a moment", "overloaded")
+	}
+	if e.active[a.id] != nil {
+		return hob.Errorf(hob.Conflict, "run %s is already driven here", a.id)
+	}
+	e.active[a.id] = a
+	return nil
+}
+
+func overloaded(text, code string) error {
+	err := hob.Errorf(hob.Unavailable, "%s", text).WithCode(code)
+	err.RetryAfter = time.Second
+	return err
+}
+
+// launch drives an admitted run in a goroutine of its own, which is the only one to touch the run.
+func (e *Engine) launch(a *active) {
+	e.group.Go(func() {
+		defer e.forget(a)
+		a.drive()
+	})
+}
+
+func (e *Engine) forget(a *active) {
+	a.close()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active[a.id] == a {
+		delete(e.active, a.id)
+	}
+}
+
+func (e *Engine) find(id hob.RunID) *active {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.active[id]
+}
+
+func (e *Engine) all() []*active {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.active))
+}
+
+// The causes for which the context of an active run ends.
+var (
+	errNotAccepted = errors.New("the run was not accepted")
+	errCancelled   = errors.New("Run cancelled")                //nolint:staticcheck // shown to people as it is
+	errLeft        = errors.New("The client disconnected")      //nolint:staticcheck // shown to people as it is
+	errTimeout     = errors.New("The run took too long")        //nolint:staticcheck // shown to people as it is
+	errLost        = errors.New("the run is not ours any more") // fenced, or the store failed: write nothing
+	errHandover    = errors.New("the process is ending")        // another process goes on
+)

@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"hob"
+)
+
+const (
+	storeBatch = 256                    // events read from the store at once
+	pollStore  = 200 * time.Millisecond // while another process drives the run
+)
+
+// Events gives a run's log behind a position: what is stored, then what comes, in batches of what is there, up to the
+// run's last event. With idle > 0 an empty batch tells of that much silence. The caller counts as a reader of the run
+// while it ranges. Errors: NotFound, Invalid (invalid_event_id) for a position behind the end, the context's.
+func (e *Engine) Events(ctx context.Context, by hob.Principal, id hob.RunID, after int64, idle time.Duration) iter.Seq2[[]hob.Event, error] {
+	return func(yield func([]hob.Event, error) bool) {
+		r := reader{e: e, ctx: ctx, by: by, id: id, pos: after, idle: idle, yield: yield}
+		if err := r.check(); err != nil {
+			yield(nil, err)
+			return
+		}
+		for r.read() {
+		}
+	}
+}
+
+// reader follows one run for one caller, over the processes and attempts that drive it.
+type reader struct {
+	e     *Engine
+	ctx   context.Context
+	by    hob.Principal
+	id    hob.RunID
+	pos   int64
+	idle  time.Duration
+	yield func([]hob.Event, error) bool
+}
+
+// check refuses a run that the caller may not read and a position that no log can have.
+func (r *reader) check() error {
+	last := int64(0)
+	if a := r.e.find(r.id); a != nil {
+		if err := hob.Can(r.by, hob.ScopeRead, a.object); err != nil {
+			return runNotFound(err)
+		}
+		last = a.log.last()
+	} else {
+		run, err := r.e.Store.Run(r.ctx, r.by, r.id)
+		if err != nil {
+			return err
+		}
+		last = run.LastSeq
+	}
+	if r.pos < 0 || r.pos > last {
+		return hob.Errorf(hob.Invalid, "event id %d is beyond the end of the run's log, which is %d", r.pos, last).WithCode("invalid_event_id")
+	}
+	return nil
+}
+
+// runNotFound words the absence of a run's session as the absence of the run.
+func runNotFound(err error) error {
+	if hob.KindOf(err) == hob.NotFound {
+		return hob.Errorf(hob.NotFound, "Run not found").WithCode("run_not_found")
+	}
+	return err
+}
+
+// read follows whoever has the run now; false ends the reading.
+func (r *reader) read() bool {
+	if a := r.e.find(r.id); a != nil {
+		return r.follow(a)
+	}
+	over, ok := r.stored()
+	if !ok || over {
+		return false
+	}
+	return r.wait(nil, pollStore)
+}
+
+// stored gives what the store has behind the position. over means that the run's last event was given.
+func (r *reader) stored() (over, ok bool) {
+	for {
+		events, err := r.e.Store.Events(r.ctx, r.by, r.id, r.pos, storeBatch)
+		if err != nil {
+			r.yield(nil, err)
+			return false, false
+		}
+		if len(events) == 0 {
+			return r.ended()
+		}
+		if !r.give(events) {
+			return false, false
+		}
+		if events[len(events)-1].Type == hob.EventComplete {
+			return true, true
+		}
+	}
+}
+
+// ended asks for a run that was read up to its end before the caller came.
+func (r *reader) ended() (over, ok bool) {
+	run, err := r.e.Store.Run(r.ctx, r.by, r.id)
+	if err != nil {
+		r.yield(nil, err)
+		return false, false
+	}
+	return run.Status.Final() && r.pos >= run.LastSeq, true
+}
+
+func (r *reader) give(events []hob.Event) bool {
+	r.pos = events[len(events)-1].Seq
+	return r.yield(events, nil)
+}
+
+// follow reads a run that this process drives until it ends here.
+func (r *reader) follow(a *active) bool {
+	defer a.read()()
+	wake := a.log.subscribe()
+	defer a.log.unsubscribe(wake)
+	for {
+		events, covered, over, dead := a.log.after(r.pos)
+		switch {
+		case len(events) > 0:
+			if !r.give(events) {
+				return false
+			}
+		case !covered:
+			if over, ok := r.behind(); over || !ok {
+				return false
+			}
+		case over:
+			return false
+		case dead:
+			return r.wait(nil, pollStore/10)
+		default:
+			if !r.wait(wake, 0) {
+				return false
+			}
+		}
+	}
+}
+
+// behind catches up from the store with one batch.
+func (r *reader) behind() (over, ok bool) {
+	events, err := r.e.Store.Events(r.ctx, r.by, r.id, r.pos, storeBatch)
+	if err != nil {
+		r.yield(nil, err)
+		return false, false
+	}
+	if len(events) == 0 {
+		return false, r.wait(nil, pollStore/10)
+	}
+	return events[len(events)-1].Type == hob.EventComplete, r.give(events)
+}
+
+// wait returns true at a wake-up or after most, false when the caller is gone. Silence is told meanwhile.
+func (r *reader) wait(wake chan struct{}, most time.Duration) bool {
+	var idle, end <-chan time.Time
+	if r.idle > 0 {
+		t := time.NewTimer(r.idle)
+		defer t.Stop()
+		idle = t.C
+	}
+	if most > 0 {
+		t := time.NewTimer(most)
+		defer t.Stop()
+		end = t.C
+	}
+	select {
+	case <-wake:
+		return true
+	case <-end:
+		return true
+	case <-idle:
+		return r.yield(nil, nil)
+	case <-r.ctx.Done():
+		r.yield(nil, r.ctx.Err())
+		return false
+	case <-r.e.base.Done():
+		return false
+	}
+}

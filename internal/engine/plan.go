@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+
+	"hob"
+)
+
+// plan is what a run will be driven with: frozen before any content is read.
+type plan struct {
+	run      hob.Run
+	session  hob.Session
+	pin      hob.Pin
+	pinned   json.RawMessage // pin, encoded
+	tools    map[string]*tool
+	model    hob.Model
+	settings hob.Settings
+	tuning   hob.Tuning
+	history  []hob.Message
+	own      []hob.Message
+	calls    []hob.CallState
+	warnings []string
+	attempt  *hob.AttemptEvent // set when a run is taken up again
+}
+
+// tool is one of the run's tools: as it was frozen, and what carries it out now.
+type tool struct {
+	spec   hob.ToolSpec
+	schema *schema
+	runner hob.ToolRunner // nil: gone since the run started
+}
+
+// prepare checks a request and gathers everything the run needs. It writes nothing.
+func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (*plan, error) {
+	agent, err := e.Store.Agent(ctx, by, in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	object := hob.Object{Kind: hob.AgentObject, Workspace: agent.Workspace, Owner: agent.Owner, Agent: agent.ID}
+	if err := hob.Can(by, hob.ScopeRun, object); err != nil {
+		return nil, err
+	}
+	if err := in.Options.Validate(); err != nil {
+		return nil, err
+	}
+	p := &plan{pin: hob.Pin{Agent: agent}, own: []hob.Message{in.Message}}
+	if err := e.resolve(p, in.Options, agent.Model); err != nil {
+		return nil, err
+	}
+	if err := e.join(ctx, by, p, in.Session); err != nil {
+		return nil, err
+	}
+	if !in.Options.NoTools {
+		if err := e.equip(ctx, by, p); err != nil {
+			return nil, err
+		}
+	}
+	p.pinned = encodeFrame(p.pin)
+	now := hob.Time{Time: e.Clock()}
+	p.run = hob.Run{
+		ID: hob.NewRunID(), Workspace: by.Workspace, Agent: agent.ID, Session: p.session.ID, Principal: by,
+		Model: agent.Model, Options: in.Options, Status: hob.Running, CreatedAt: now, StartedAt: now,
+		LeaseOwner: e.Owner, Epoch: 1, Attempt: 1, NewSession: p.session.UUID == "",
+	}
+	return p, nil
+}
+
+// resolve reads the agent's settings under the request's and finds the model.
+func (e *Engine) resolve(p *plan, o hob.RunOptions, model string) error {
+	var err error
+	if p.settings, err = hob.ParseSettings(p.pin.Agent.Settings); err != nil {
+		return err
+	}
+	p.tuning = o.Tuning.Over(p.settings.Tuning)
+	if o.ReasoningRequested != nil {
+		switch {
+		case !*o.ReasoningRequested:
+			p.tuning.ReasoningEffort = hob.EffortNone
+		case p.tuning.ReasoningEffort == "" || p.tuning.ReasoningEffort == hob.EffortNone:
+			p.tuning.ReasoningEffort = hob.EffortMedium
+		}
+	}
+	p.model, err = e.Models(model)
+	return err
+}
+
+// join finds the session and its earlier turns; a session that is not there yet is made when the run is accepted.
+func (e *Engine) join(ctx context.Context, by hob.Principal, p *plan, id hob.SessionID) error {
+	agent := p.pin.Agent.ID
+	p.session = hob.Session{ID: id, Workspace: by.Workspace, Agent: &agent, Owner: by.Owner()}
+	if id == "" {
+		p.session.ID = hob.NewSessionID()
+		return nil
+	}
+	s, err := e.Store.Session(ctx, by, id)
+	if hob.KindOf(err) == hob.NotFound {
+		return nil // absent, or somebody else's: StartRun tells them apart
+	}
+	if err != nil {
+		return err
+	}
+	p.session = s
+	p.history, err = e.Store.History(ctx, by, id, math.MaxInt64, e.historyBudget(p))
+	return err
+}
+
+// historyBudget is how many characters of earlier turns the model gets: what its window holds beside the answer and the
+// current turn, at four characters a token.
+func (e *Engine) historyBudget(p *plan) int {
+	window := p.model.Window
+	if p.settings.ContextWindow != nil {
+		window = *p.settings.ContextWindow
+	}
+	if window <= 0 {
+		return e.Limits.HistoryChars
+	}
+	return max(window-min(max(13_000, window*8/100), window/4)-min(8000, window/4), window/4) * 4
+}
+
+// equip finds the agent's tools and freezes them.
+func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan) error {
+	runners, warnings, err := e.toolsOf(ctx, by, p.pin.Agent)
+	if err != nil {
+		return err
+	}
+	p.warnings = warnings
+	p.tools = make(map[string]*tool, len(runners))
+	p.pin.Tools = make([]hob.ToolSpec, 0, len(runners))
+	for _, r := range runners {
+		spec := r.Spec()
+		if p.tools[spec.Name] != nil {
+			p.warnings = append(p.warnings, "two tools are named "+spec.Name+"; only the first is used")
+			continue
+		}
+		s, err := e.schemas.get(fullSchema(spec))
+		if err != nil {
+			p.warnings = append(p.warnings, "the tool "+spec.Name+" has an unusable input schema: "+err.Error())
+			continue
+		}
+		p.tools[spec.Name] = &tool{spec: spec, schema: s, runner: r}
+		p.pin.Tools = append(p.pin.Tools, spec)
+	}
+	return nil
+}
+
+func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, agent hob.Agent) ([]hob.ToolRunner, []string, error) {
+	assigned, err := e.Store.Assignments(ctx, by, agent.ID)
+	if err != nil || len(assigned) == 0 {
+		return nil, nil, err
+	}
+	var all []hob.ToolRunner
+	var warnings []string
+	for _, set := range e.Toolsets {
+		tools, warn, err := set.Tools(ctx, hob.Grant{Principal: by, Agent: agent, Assigned: assigned})
+		if err != nil {
+			return nil, nil, err
+		}
+		all, warnings = append(all, tools...), append(warnings, warn...)
+	}
+	// The order never changes between runs, so that providers find the same prompt prefix in their caches.
+	slices.SortStableFunc(all, func(a, b hob.ToolRunner) int {
+		x, y := a.Spec(), b.Spec()
+		return cmp.Or(cmp.Compare(rank(x.Kind), rank(y.Kind)), cmp.Compare(x.Name, y.Name))
+	})
+	return all, warnings, nil
+}
+
+func rank(k hob.ToolKind) int {
+	return slices.Index([]hob.ToolKind{
+		hob.BuiltinTool, hob.KnowledgeTool, hob.WebTool, hob.HTTPTool, hob.MCPTool, hob.DelegateTool,
+	}, k)
+}
+
+// retake gathers what a run needs that another process, or this one before it ended, has left behind. Tools keep the
+// form in which they were frozen; what carries them out is looked up anew, and a tool that is gone or was replaced
+// cannot be called any more.
+func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
+	s, err := e.Store.Load(ctx, c.Run)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{run: s.Run, own: s.Messages, calls: s.Calls}
+	p.attempt = &hob.AttemptEvent{Attempt: s.Run.Attempt, Step: s.Step, VoidFrom: s.VoidFrom}
+	p.run.Epoch, p.run.LeaseOwner = c.Epoch, e.Owner
+	if err := json.Unmarshal(s.Pin, &p.pin); err != nil {
+		return p, hob.Wrap("read the run's frozen tools", err)
+	}
+	if err := e.resolve(p, s.Run.Options, s.Run.Model); err != nil {
+		return p, err
+	}
+	agent := s.Run.Agent
+	p.session = hob.Session{ID: s.Run.Session, Workspace: s.Run.Workspace, Agent: &agent}
+	p.pin.Agent.ID, p.pin.Agent.Workspace = s.Run.Agent, s.Run.Workspace
+	by := hob.System(s.Run.Workspace)
+	if p.history, err = e.Store.History(ctx, by, s.Run.Session, s.Run.Turn, e.historyBudget(p)); err != nil {
+		return p, err
+	}
+	live := map[string]hob.ToolRunner{}
+	if len(p.pin.Tools) > 0 {
+		runners, _, err := e.toolsOf(ctx, by, p.pin.Agent)
+		if err != nil && hob.KindOf(err) != hob.NotFound {
+			return p, err
+		}
+		for _, r := range runners {
+			live[r.Spec().Name] = r
+		}
+	}
+	p.tools = make(map[string]*tool, len(p.pin.Tools))
+	for _, spec := range p.pin.Tools {
+		t := &tool{spec: spec}
+		if t.schema, err = e.schemas.get(fullSchema(spec)); err != nil {
+			return p, err
+		}
+		if r := live[spec.Name]; r != nil && r.Spec().Ref == spec.Ref {
+			t.runner = r
+		}
+		p.tools[spec.Name] = t
+	}
+	return p, nil
+}
+
+func fullSchema(s hob.ToolSpec) json.RawMessage {
+	if len(s.FullSchema) > 0 {
+		return s.FullSchema
+	}
+	return s.Schema
+}

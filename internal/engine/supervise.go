@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"hob"
+)
+
+const (
+	claimEvery = time.Second // between two looks for runs whose process is gone
+	claimBatch = 64          // runs taken up at one look
+)
+
+// Recover takes up the runs that a process before this one left unfinished. Call it once, before requests are served.
+// Where other processes share the store only runs whose lease is over are taken; Serve goes on looking.
+func (e *Engine) Recover(ctx context.Context) error {
+	return e.claim(ctx, e.Alone)
+}
+
+// Serve keeps the leases of this process alive and takes up runs that were abandoned, until the context ends.
+func (e *Engine) Serve(ctx context.Context) {
+	renew := time.NewTicker(e.Limits.Lease / 3)
+	defer renew.Stop()
+	look := time.NewTicker(claimEvery)
+	defer look.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-renew.C:
+			err = e.renew(ctx)
+		case <-look.C:
+			err = e.claim(ctx, false)
+		case <-e.wake:
+			err = e.claim(ctx, false)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.Log.Warn("the store cannot be reached for leases; trying again", "error", err)
+		}
+	}
+}
+
+// renew extends the leases and hands cancel requests, which may have reached any process, to the runs driven here.
+func (e *Engine) renew(ctx context.Context) error {
+	now := time.Now()
+	marks, err := e.Store.Renew(ctx, e.Owner, e.Limits.Lease)
+	if err != nil {
+		return err
+	}
+	e.renewed.Store(now.UnixNano())
+	for id, code := range marks {
+		if a := e.find(id); a != nil {
+			cause := errCancelled
+			if code == hob.CodeClientDisconnected {
+				cause = errLeft
+			}
+			a.stop(cause)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) claim(ctx context.Context, all bool) error {
+	for {
+		room := min(claimBatch, e.room())
+		if room <= 0 {
+			return nil
+		}
+		claimed, err := e.Store.Claim(ctx, e.Owner, e.Limits.Lease, room, all)
+		if err != nil {
+			return err
+		}
+		for _, c := range claimed {
+			e.takeUp(ctx, c)
+		}
+		if len(claimed) < room {
+			return nil
+		}
+	}
+}
+
+func (e *Engine) room() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.drain {
+		return 0
+	}
+	return e.Limits.Active - len(e.active)
+}
+
+// takeUp drives a claimed run on. One that cannot be (its agent's model is gone, say) ends as failed, with the reason.
+func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
+	p, err := e.retake(ctx, c)
+	if p == nil {
+		e.Log.Error("a claimed run cannot be read; it will be tried again", "run", c.Run, "error", err)
+		return
+	}
+	a := e.newActive(p.run, p)
+	if err := e.admit(a); err != nil {
+		a.close()
+		_ = e.Store.Release(ctx, e.Owner, c.Run)
+		return
+	}
+	e.recovered.Add(1)
+	if err == nil {
+		e.launch(a)
+		return
+	}
+	e.Log.Error("a run cannot go on", "run", c.Run, "error", err)
+	e.group.Go(func() {
+		defer e.forget(a)
+		a.settlePending("Not executed: the run could not go on after a restart.")
+		a.conclude(ending{hob.Failed, hob.CodeInternal, "the run cannot go on after a restart: " + reason(err)})
+		if a.log.sync() != nil {
+			a.handBack()
+		}
+	})
+}
+
+// reason is what callers may read of an error.
+func reason(err error) string {
+	var e *hob.Error
+	if errors.As(err, &e) && e.Kind != hob.Internal {
+		return e.Message
+	}
+	return "an internal error; its cause is in the server's log"
+}
+
+// giveBack ends our lease on a run that we do not drive any more, so that it is taken up again at once.
+func (e *Engine) giveBack(id hob.RunID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.base), 5*time.Second)
+	defer cancel()
+	if err := e.Store.Release(ctx, e.Owner, id); err != nil {
+		e.Log.Warn("a lease could not be released; it ends by itself", "run", id, "error", err)
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drain refuses new runs and waits for the running ones to end. Those that have not by the time the context ends are
+// handed over: their leases are released, and another process, or this one when it starts again, goes on with them.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.mu.Lock()
+	e.drain = true
+	e.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		e.group.Wait()
+		close(idle)
+	}()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		for _, a := range e.all() {
+			a.stop(errHandover)
+		}
+		<-idle
+		err = context.Cause(ctx)
+	}
+	e.end(errHandover)
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, e.Store.Release(release, e.Owner))
+}
