@@ -272,36 +272,19 @@ func calls(in ast.Node, name string) []ast.Node {
 	return found
 }
 
-// TestGuards_AreTheOnlyWay keeps every outbound connection behind egress (client, the Go client of the API, and
-// pgtest's fixtures aside) and every SQL behind store and agentsql.
-func TestGuards_AreTheOnlyWay(t *testing.T) {
+// That every outbound connection goes through egress is tested there; here, that SQL is store's and agentsql's alone.
+func TestSQL_IsInTwoPackagesOnly(t *testing.T) {
 	t.Parallel()
-	dials := map[string]string{
-		"http": "Client Transport DefaultClient DefaultTransport Get Post Head PostForm ProxyFromEnvironment",
-		"net":  "Dial DialTimeout DialTCP DialUDP DialIP DialUnix Dialer",
-		"tls":  "Dial DialWithDialer Dialer",
-		"smtp": "Dial SendMail",
-	}
-	dialers := []string{"internal/egress", "client", "internal/pgtest", "internal/fakeai", "bench"}
-	databases := []string{"internal/store", "internal/agentsql", "internal/pgtest", "bench"}
+	allowed := []string{"internal/store", "internal/agentsql", "internal/pgtest"}
 	for _, s := range sources(t) {
-		if s.test {
+		if s.test || slices.Contains(allowed, s.dir) {
 			continue
 		}
 		for _, imported := range s.imports() {
-			sql := imported == "database/sql" || strings.HasPrefix(imported, "github.com/jackc/pgx") || strings.HasPrefix(imported, "modernc.org/sqlite")
-			if sql && !slices.Contains(databases, s.dir) {
+			if imported == "database/sql" || strings.HasPrefix(imported, "github.com/jackc/pgx") || strings.HasPrefix(imported, "modernc.org/sqlite") {
 				t.Errorf("%s imports %s; only store and agentsql talk to databases", s.path, imported)
 			}
 		}
-		if slices.Contains(dialers, s.dir) {
-			continue
-		}
-		each(s, func(x, name string, n ast.Node) {
-			if slices.Contains(strings.Fields(dials[x]), name) {
-				t.Errorf("%s uses %s.%s; only egress opens connections", s.at(n), x, name)
-			}
-		})
 	}
 }
 

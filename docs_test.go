@@ -1,0 +1,123 @@
+package hob_test
+
+import (
+	"go/ast"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// declared reads a root file's string constants of one type, and the JSON names of its structs' fields.
+func declared(t *testing.T, path, constants string) (values, fields []string) {
+	t.Helper()
+	for _, s := range sources(t) {
+		if s.path != path {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				if id, ok := n.Type.(*ast.Ident); ok && id.Name == constants && len(n.Values) == 1 {
+					if lit, ok := n.Values[0].(*ast.BasicLit); ok {
+						v, _ := strconv.Unquote(lit.Value)
+						values = append(values, v)
+					}
+				}
+			case *ast.Field:
+				if n.Tag != nil {
+					tag, _ := strconv.Unquote(n.Tag.Value)
+					name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+					fields = append(fields, name)
+				}
+			}
+			return true
+		})
+	}
+	if len(values) == 0 {
+		t.Fatalf("%s declares no constant of type %s", path, constants)
+	}
+	return values, fields
+}
+
+func mustName(t *testing.T, doc string, names []string) {
+	t.Helper()
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if name != "" && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("%s does not name `%s`", doc, name)
+		}
+	}
+}
+
+func TestEventsDoc_NamesEveryEventAndField(t *testing.T) {
+	t.Parallel()
+	events, fields := declared(t, "event.go", "EventType")
+	mustName(t, "docs/events.md", append(events, fields...))
+}
+
+func TestErrorsDoc_NamesEveryKind(t *testing.T) {
+	t.Parallel()
+	kinds, _ := declared(t, "error.go", "Kind")
+	mustName(t, "docs/errors.md", kinds)
+}
+
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	checked := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			checked++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked == 0 {
+		t.Error("no link was found in any page")
+	}
+}
+
+func TestRecipes_AreShort(t *testing.T) {
+	t.Parallel()
+	for pattern, most := range map[string]int{"docs/adding-*.md": 40, "docs/decisions/*.md": 60, "AGENTS.md": 60} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no file matches %s (%v)", pattern, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), "\n"); n > most {
+				t.Errorf("%s has %d lines, want at most %d", path, n, most)
+			}
+		}
+	}
+}
