@@ -1,0 +1,57 @@
+package agentsql
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// gateWait is the longest time a statement waits for its turn.
+const gateWait = 2 * time.Second
+
+// gate bounds how many statements run at once, per agent and in all.
+type gate struct {
+	mu     sync.Mutex
+	total  int
+	agents map[string]int
+	wake   chan struct{} // closed and replaced when a place gets free
+}
+
+func newGate() *gate {
+	return &gate{agents: map[string]int{}, wake: make(chan struct{})}
+}
+
+// enter waits for a place and returns the function that gives it back.
+func (g *gate) enter(ctx context.Context, agent string, limit int) (func(), error) {
+	patience := time.NewTimer(gateWait)
+	defer patience.Stop()
+	for {
+		g.mu.Lock()
+		if g.total < totalConcurrency && g.agents[agent] < limit {
+			g.total++
+			g.agents[agent]++
+			g.mu.Unlock()
+			return func() { g.leave(agent) }, nil
+		}
+		wake := g.wake
+		g.mu.Unlock()
+		select {
+		case <-wake:
+		case <-patience.C:
+			return nil, &Error{Kind: Busy, Message: "Too many queries are running; try again shortly"}
+		case <-ctx.Done():
+			return nil, &Error{Kind: Busy, Message: "Too many queries are running; try again shortly", cause: ctx.Err()}
+		}
+	}
+}
+
+func (g *gate) leave(agent string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.total--
+	if g.agents[agent]--; g.agents[agent] == 0 {
+		delete(g.agents, agent)
+	}
+	close(g.wake)
+	g.wake = make(chan struct{})
+}
