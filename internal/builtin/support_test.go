@@ -1,0 +1,158 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hob"
+	"hob/internal/builtin"
+	"hob/internal/egress"
+)
+
+// moment is the time that every set of these tests tells: a Tuesday in UTC, already Wednesday in Tokyo.
+var moment = time.Date(2026, time.March, 3, 20, 30, 0, 0, time.UTC)
+
+// newSet returns a toolset whose guard reaches the given servers and nothing else on this machine.
+func newSet(t testing.TB, d builtin.Deps, servers ...*httptest.Server) *builtin.Set {
+	t.Helper()
+	var allow []string
+	for _, s := range servers {
+		allow = append(allow, s.Listener.Addr().String())
+	}
+	entries, err := egress.ParseAllow(strings.Join(allow, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Egress = egress.New(egress.Config{Allow: entries})
+	t.Cleanup(d.Egress.Close)
+	d.Clock = func() time.Time { return moment }
+	return builtin.New(d)
+}
+
+func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func assign(name, config string) hob.AssignedTool {
+	return hob.AssignedTool{Assignment: hob.Assignment{
+		ToolType: "builtin", ToolName: name, ConfigOverride: json.RawMessage(config),
+	}}
+}
+
+func assignCustom(row hob.Tool, config string) hob.AssignedTool {
+	return hob.AssignedTool{Tool: &row, Assignment: hob.Assignment{
+		ToolType: "custom", ToolName: row.Name, ToolID: &row.ID, ConfigOverride: json.RawMessage(config),
+	}}
+}
+
+func grant(assigned ...hob.AssignedTool) hob.Grant {
+	return hob.Grant{Agent: hob.Agent{ID: "a1", Workspace: hob.DefaultWorkspace}, Assigned: assigned}
+}
+
+// load returns the runners of assignments and the warnings about the rest.
+func load(t testing.TB, s *builtin.Set, assigned ...hob.AssignedTool) ([]hob.ToolRunner, []string) {
+	t.Helper()
+	tools, warnings, err := s.Tools(t.Context(), grant(assigned...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools, warnings
+}
+
+// one returns the runner of the only assignment.
+func one(t testing.TB, s *builtin.Set, a hob.AssignedTool) hob.ToolRunner {
+	t.Helper()
+	tools, warnings := load(t, s, a)
+	if len(tools) != 1 {
+		t.Fatalf("got %d tools, warnings %q", len(tools), warnings)
+	}
+	return tools[0]
+}
+
+// call runs a tool as the engine would.
+func call(t testing.TB, r hob.ToolRunner, args string) hob.Result {
+	t.Helper()
+	res, err := r.Call(t.Context(), callOf(r, args))
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	return res
+}
+
+func callOf(r hob.ToolRunner, args string) hob.Call {
+	return hob.Call{
+		Run: "run_1", ID: "call_1", Agent: "a1", Step: 1, Attempt: 1, Name: r.Spec().Name, Key: "run_1:call_1",
+		Arguments: json.RawMessage(args),
+	}
+}
+
+// answer is the JSON of http_request.
+type answer struct {
+	Status    int
+	URL       string
+	Headers   map[string]string
+	Body      string
+	Truncated bool
+	Error     string
+}
+
+func read(t testing.TB, res hob.Result) answer {
+	t.Helper()
+	var a answer
+	if err := json.Unmarshal([]byte(res.Text), &a); err != nil {
+		t.Fatalf("result is not JSON: %v\n%.200s", err, res.Text)
+	}
+	return a
+}
+
+// tables is a database whose answers are set: for failures that a real one does not show on demand.
+type tables struct {
+	text      string
+	count     int
+	err       error
+	rows      string
+	truncated bool
+	queryErr  error
+
+	described atomic.Int64
+	hold      chan struct{} // Describe waits for it, or for its context
+}
+
+func (d *tables) CheckGrant(raw json.RawMessage) (map[string][]string, error) {
+	var g map[string][]string
+	if json.Unmarshal(raw, &g) != nil {
+		return nil, hob.Errorf(hob.Invalid, "schemas must be an object of lists")
+	}
+	return g, nil
+}
+
+func (d *tables) Describe(ctx context.Context, _ map[string][]string) (string, int, error) {
+	d.described.Add(1)
+	if d.hold != nil {
+		select {
+		case <-d.hold:
+		case <-ctx.Done():
+			return "", 0, ctx.Err()
+		}
+	}
+	return d.text, d.count, d.err
+}
+
+func (d *tables) Query(ctx context.Context, _ hob.AgentID, _ map[string][]string, _ string) (json.RawMessage, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	return json.RawMessage(d.rows), d.truncated, d.queryErr
+}
+
+var errDown = errors.New("dial tcp 10.1.2.3:5432: refused")
