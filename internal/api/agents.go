@@ -1,0 +1,184 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"hob"
+)
+
+// agentInput is what a client sends to make or change an agent.
+type agentInput struct {
+	Name         *string         `json:"name,omitempty" jsonschema:"required to create"`
+	Model        *string         `json:"model,omitempty" jsonschema:"the server's default model where absent"`
+	SystemPrompt *string         `json:"system_prompt,omitempty"`
+	Settings     json.RawMessage `json:"settings,omitempty" jsonschema:"model tuning: max_steps, temperature, max_tokens, timeout_seconds, reasoning_effort, fallback_model and more"`
+}
+
+// agentAnswer is an agent with what the client should know about its request.
+type agentAnswer struct {
+	hob.Agent
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+type agentList struct {
+	Agents []hob.AgentRow `json:"agents"`
+	Total  int64          `json:"total"`
+	Limit  int            `json:"limit"`
+	Offset int            `json:"offset"`
+}
+
+type messageAnswer struct {
+	Message string `json:"message"`
+}
+
+type deletedAnswer struct {
+	Deleted bool `json:"deleted"`
+}
+
+func listAgents(c *call) error {
+	o, err := c.list("created_at", "name", "updated_at", "last_run_at")
+	if err != nil {
+		return err
+	}
+	page, err := c.s.Store.Agents(c.Context(), c.by, o)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, agentList{Agents: filled(page.Items), Total: page.Total, Limit: o.Limit, Offset: o.Offset})
+}
+
+// filled makes an empty list of a nil one, which would be null on the wire.
+func filled[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func createAgent(c *call) error {
+	var in agentInput
+	b, err := c.decode(&in, false)
+	if err != nil {
+		return err
+	}
+	a := hob.Agent{Workspace: c.by.Workspace, Owner: c.by.Owner(), SystemPrompt: in.SystemPrompt, Settings: object(in.Settings)}
+	if in.Name != nil {
+		a.Name = *in.Name
+	}
+	warnings := b.warnings
+	if in.Model != nil && *in.Model != "" {
+		a.Model = *in.Model
+		warnings = append(warnings, c.modelWarning(a.Model)...)
+	} else if c.s.DefaultModel != nil {
+		var warning string
+		if a.Model, warning = c.s.DefaultModel(); warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	if a, err = c.s.Store.CreateAgent(c.Context(), c.by, a); err != nil {
+		return err
+	}
+	return c.reply(http.StatusCreated, agentAnswer{a, warnings})
+}
+
+// modelWarning says when nobody serves a model now. The agent is kept all the same: a provider may be connected later,
+// and a run says it again.
+func (c *call) modelWarning(model string) []string {
+	if c.s.Models == nil {
+		return nil
+	}
+	if _, err := c.s.Models(model); err != nil && hob.KindOf(err) == hob.Invalid {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// object is a JSON object that the client may have left out or given as null.
+func object(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
+func getAgent(c *call) error {
+	id, err := c.agentID()
+	if err != nil {
+		return err
+	}
+	a, err := c.s.Store.Agent(c.Context(), c.by, id)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, agentAnswer{Agent: a})
+}
+
+func updateAgent(c *call) error {
+	id, err := c.agentID()
+	if err != nil {
+		return err
+	}
+	var in agentInput
+	b, err := c.decode(&in, true)
+	if err != nil {
+		return err
+	}
+	patch, err := agentPatch(in, b)
+	if err != nil {
+		return err
+	}
+	a, err := c.s.Store.UpdateAgent(c.Context(), c.by, id, patch)
+	if err != nil {
+		return err
+	}
+	warnings := b.warnings
+	if in.Model != nil {
+		warnings = append(warnings, c.modelWarning(a.Model)...)
+	}
+	return c.reply(http.StatusOK, agentAnswer{a, warnings})
+}
+
+// agentPatch checks a change by itself: what is given must fit an agent.
+func agentPatch(in agentInput, b body) (hob.AgentPatch, error) {
+	switch {
+	case len(b.fields) == 0:
+		return hob.AgentPatch{}, hob.Errorf(hob.Invalid, "No data provided")
+	case b.known == 0:
+		return hob.AgentPatch{}, hob.Errorf(hob.Invalid, "No valid fields to update")
+	}
+	for _, field := range []string{"name", "model"} {
+		if b.null(field) {
+			return hob.AgentPatch{}, hob.Errorf(hob.Invalid, "%s must be text, not null", field).With("field", field)
+		}
+	}
+	probe := hob.Agent{Name: "x", Model: "x", SystemPrompt: in.SystemPrompt, Settings: object(in.Settings)}
+	p := hob.AgentPatch{Name: in.Name, Model: in.Model}
+	if in.Name != nil {
+		probe.Name = *in.Name
+	}
+	if in.Model != nil {
+		probe.Model = *in.Model
+	}
+	if b.has("system_prompt") {
+		p.SystemPrompt = &in.SystemPrompt
+	}
+	if b.has("settings") {
+		p.Settings = object(in.Settings)
+	}
+	return p, probe.Validate()
+}
+
+func deleteAgent(c *call) error {
+	id, err := c.agentID()
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.DeleteAgent(c.Context(), c.by, id); err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, messageAnswer{"Agent deleted"})
+}

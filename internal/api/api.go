@@ -1,0 +1,157 @@
+// Package api is Hob's HTTP surface: routes, authentication, limits, JSON in and out, event streams, the OpenAPI
+// document and the pages that explain them. It decides nothing about runs (package engine does) and nothing about rights
+// beyond a route's scope (hob.Can, asked by the store, does); it knows no SQL and calls nothing outside.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hob"
+	"hob/internal/engine"
+)
+
+// Limits are the API's numbers; zero values take those of DefaultLimits.
+type Limits struct {
+	Body     int64         // bytes of a request's body
+	BigBody  int64         // bytes of a body of run and session-seeding routes
+	Streams  int           // open event streams of the whole server; more are refused with Unavailable
+	PerKey   int           // open event streams of one user or API key; service keys are bounded by Streams alone
+	Rate     Rate          // requests of one user or API key
+	Service  Rate          // requests of one service key
+	BadKeys  Rate          // requests with unknown keys from one address
+	Off      bool          // no rates and no PerKey; Streams and the sizes stay
+	BodyTime time.Duration // a request's body must have come within this
+	// WriteTime is how long a reader may leave one piece of an answer unread before its connection is cut.
+	WriteTime time.Duration
+	KeepAlive time.Duration // silence on a stream before a comment is sent
+	Recheck   time.Duration // how long a key's state is believed, also under an open stream
+}
+
+// Rate is a token bucket: so many per second, and so many at once.
+type Rate struct {
+	PerSecond float64
+	Burst     float64
+}
+
+// DefaultLimits are the documented limits.
+func DefaultLimits() Limits {
+	return Limits{
+		Body: 1 << 20, BigBody: 8 << 20, Streams: 10_000, PerKey: 50,
+		Rate: Rate{50, 100}, Service: Rate{1000, 2000}, BadKeys: Rate{20, 200},
+		BodyTime: 30 * time.Second, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second, Recheck: 2 * time.Second,
+	}
+}
+
+// withDefaults fills what is not set.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	fill(&l.Body, d.Body)
+	fill(&l.BigBody, d.BigBody)
+	fill(&l.Streams, d.Streams)
+	fill(&l.PerKey, d.PerKey)
+	fill(&l.Rate, d.Rate)
+	fill(&l.Service, d.Service)
+	fill(&l.BadKeys, d.BadKeys)
+	fill(&l.BodyTime, d.BodyTime)
+	fill(&l.WriteTime, d.WriteTime)
+	fill(&l.KeepAlive, d.KeepAlive)
+	fill(&l.Recheck, d.Recheck)
+	return l
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Config is what the API needs. Store and Engine must be set; the functions may be nil where their part is not there.
+type Config struct {
+	Store  hob.Store
+	Engine *engine.Engine
+	// Builtins are the rows of the builtin tools, in the order in which they are listed.
+	Builtins func() []hob.Tool
+	// CheckAssignment judges the config_override of a builtin tool's assignment; its errors are Invalid.
+	CheckAssignment func(ctx context.Context, tool string, config json.RawMessage) error
+	// CheckURL judges the address of a tool by the rules for outgoing calls; its error says what would allow it.
+	CheckURL func(address string) error
+	// Models resolves a model string, or says why nobody serves it.
+	Models func(model string) (hob.Model, error)
+	// DefaultModel is the model of an agent that is made without one, with a warning where it is only a demo.
+	DefaultModel func() (model, warning string)
+	// Ready says whether the parts behind the API work.
+	Ready func(ctx context.Context) error
+	// Metrics gives further counters for /metrics, by their full names.
+	Metrics func() map[string]int64
+
+	Version     string
+	CORSOrigins []string // exact origins, as https://app.example.com; "*" is none
+	JWTSecret   string   // empty: no user tokens
+	Limits      Limits
+	Clock       hob.Clock
+	Log         *slog.Logger
+}
+
+// server is the handler that New returns.
+type server struct {
+	Config
+	mux      *http.ServeMux
+	origins  map[string]bool
+	methods  []string // that any route has
+	auth     *authenticator
+	limits   *limiter
+	streams  *streams
+	metrics  metrics
+	builtins map[string]hob.Tool
+	openapi  func() ([]byte, error)
+	pieces   sync.Pool // of *[]byte
+}
+
+// New makes the handler of all routes.
+func New(c Config) http.Handler {
+	c.Limits = c.Limits.withDefaults()
+	if c.Clock == nil {
+		c.Clock = hob.SystemClock
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Builtins == nil {
+		c.Builtins = func() []hob.Tool { return nil }
+	}
+	s := &server{Config: c, mux: http.NewServeMux(), origins: map[string]bool{}, builtins: map[string]hob.Tool{}}
+	for _, o := range c.CORSOrigins {
+		if o = strings.TrimRight(strings.TrimSpace(o), "/"); o != "" && o != "*" {
+			s.origins[o] = true
+		}
+	}
+	for _, t := range c.Builtins() {
+		s.builtins[t.Name] = t
+	}
+	s.auth = newAuthenticator(c)
+	s.limits = newLimiter(c.Limits, c.Clock)
+	s.streams = newStreams(c.Limits, s.auth)
+	s.openapi = sync.OnceValues(s.describe)
+	s.pieces.New = newPiece
+	table := routes()
+	for i := range table {
+		rt := &table[i]
+		counts := s.metrics.route(rt.method, rt.path)
+		s.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+			s.serve(rt, counts, w, r)
+		})
+		if !slices.Contains(s.methods, rt.method) {
+			s.methods = append(s.methods, rt.method)
+		}
+	}
+	s.mux.HandleFunc("/", s.unrouted)
+	return s
+}

@@ -1,0 +1,269 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+
+	"hob"
+)
+
+// The values of an assignment's tool_type.
+const (
+	builtinType = "builtin"
+	customType  = "custom"
+)
+
+// assignmentInput is what a client sends to give an agent a tool.
+type assignmentInput struct {
+	ToolType       *string         `json:"tool_type,omitempty" jsonschema:"builtin or custom; found by the name where absent"`
+	ToolName       *string         `json:"tool_name,omitempty" jsonschema:"required unless tool_id is given"`
+	ToolID         *string         `json:"tool_id,omitempty" jsonschema:"of a custom tool"`
+	ConfigOverride json.RawMessage `json:"config_override,omitempty" jsonschema:"schemas of the database tools, allowed_hosts, pinned arguments"`
+}
+
+type overrideInput struct {
+	ConfigOverride json.RawMessage `json:"config_override,omitempty"`
+}
+
+type assignmentAnswer struct {
+	hob.Assignment
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+type assignmentList struct {
+	Tools []hob.Assignment `json:"tools"`
+}
+
+func listAssignments(c *call) error {
+	id, err := c.agentID()
+	if err != nil {
+		return err
+	}
+	rows, err := c.s.Store.Assignments(c.Context(), c.by, id)
+	if err != nil {
+		return err
+	}
+	answer := assignmentList{Tools: make([]hob.Assignment, 0, len(rows))}
+	for _, r := range rows {
+		r.ConfigOverride = object(r.ConfigOverride)
+		answer.Tools = append(answer.Tools, r.Assignment)
+	}
+	return c.reply(http.StatusOK, answer)
+}
+
+func assign(c *call) error {
+	id, err := c.agentID()
+	if err != nil {
+		return err
+	}
+	var in assignmentInput
+	b, err := c.decode(&in, false)
+	if err != nil {
+		return err
+	}
+	if blank(in.ToolName) && blank(in.ToolID) {
+		return hob.Errorf(hob.Invalid, "tool_name is required").With("field", "tool_name")
+	}
+	if _, err := c.s.Store.Agent(c.Context(), c.by, id); err != nil {
+		return err
+	}
+	a := hob.Assignment{Agent: id, Workspace: c.by.Workspace, ConfigOverride: object(in.ConfigOverride)}
+	tool, err := c.chosen(in)
+	if err != nil {
+		return err
+	}
+	a.ToolName, a.ToolType = tool.Name, builtinType
+	if tool.ID != "" {
+		a.ToolID, a.ToolType = &tool.ID, customType
+	}
+	warnings, err := c.checkOverride(a, tool.InputSchema)
+	if err != nil {
+		return err
+	}
+	if a, err = c.s.Store.Assign(c.Context(), c.by, a); err != nil {
+		return err
+	}
+	if in.ToolName != nil && *in.ToolName != tool.Name && *in.ToolName != "" {
+		warnings = append(warnings, "the tool's name is "+tool.Name)
+	}
+	return c.reply(http.StatusCreated, assignmentAnswer{a, append(b.warnings, warnings...)})
+}
+
+// chosen finds the tool that a client means. Builtin ones have no id.
+func (c *call) chosen(in assignmentInput) (hob.Tool, error) {
+	kind, name := "", ""
+	if in.ToolName != nil {
+		name = *in.ToolName
+	}
+	if in.ToolType != nil {
+		switch hob.ToolKind(*in.ToolType) {
+		case "":
+		case hob.BuiltinTool:
+			kind = builtinType
+		case customType, hob.HTTPTool, hob.WebTool, hob.MCPTool:
+			kind = customType
+		default:
+			return hob.Tool{}, hob.Errorf(hob.Invalid, "tool_type must be builtin or custom, not %s", shown(*in.ToolType)).With("field", "tool_type")
+		}
+	}
+	unknown := hob.Errorf(hob.Invalid, "there is no tool %s; GET /api/tools lists them", shown(name)).
+		WithCode("unknown_tool").With("field", "tool_name")
+	if !blank(in.ToolID) && kind != builtinType {
+		return c.customByID(*in.ToolID)
+	}
+	if t, ok := c.s.builtins[name]; ok && kind != customType {
+		t.ID = ""
+		return t, nil
+	}
+	if kind == builtinType {
+		return hob.Tool{}, unknown
+	}
+	tools, err := c.s.Store.Tools(c.Context(), c.by)
+	if err != nil {
+		return hob.Tool{}, err
+	}
+	for _, t := range tools {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return hob.Tool{}, unknown
+}
+
+func (c *call) customByID(id string) (hob.Tool, error) {
+	unknown := hob.Errorf(hob.Invalid, "tool_id names no tool").WithCode("unknown_tool").With("field", "tool_id")
+	if !hob.IsUUID(id) {
+		return hob.Tool{}, unknown
+	}
+	t, err := c.s.Store.Tool(c.Context(), c.by, hob.ToolID(id))
+	if hob.KindOf(err) == hob.NotFound {
+		return hob.Tool{}, unknown
+	}
+	return t, err
+}
+
+// checkOverride judges a config_override, the same when it is made and when it is changed, and says what in it has no
+// effect.
+func (c *call) checkOverride(a hob.Assignment, schema json.RawMessage) ([]string, error) {
+	bad := func(format string, args ...any) error {
+		return hob.Errorf(hob.Invalid, format, args...).With("field", "config_override")
+	}
+	var config map[string]json.RawMessage
+	if err := json.Unmarshal(a.ConfigOverride, &config); err != nil {
+		return nil, bad("config_override must be an object")
+	}
+	if err := noRules(config); err != nil {
+		return nil, err
+	}
+	if a.ToolType == builtinType {
+		if c.s.CheckAssignment != nil {
+			if err := c.s.CheckAssignment(c.Context(), a.ToolName, a.ConfigOverride); err != nil {
+				return nil, err
+			}
+		}
+		if (a.ToolName == "database_query" || a.ToolName == "database_write") && !grantsTables(config["schemas"]) {
+			return []string{a.ToolName + " reaches nothing yet and is not offered to the model: config_override.schemas " +
+				`must name tables, as in {"schemas":{"main":["orders"]}}`}, nil
+		}
+		return nil, nil
+	}
+	var top struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(object(schema), &top); err != nil {
+		return nil, nil //nolint:nilerr // a schema of odd form has no properties to pin
+	}
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		if _, ok := top.Properties[name]; !ok && len(warnings) < maxWarned {
+			warnings = append(warnings, "config_override."+clip(name)+" is no argument of the tool and has no effect")
+		}
+	}
+	return warnings, nil
+}
+
+// noRules refuses rules, which nothing would enforce: a rule that is stored and not obeyed is worse than none.
+func noRules(config map[string]json.RawMessage) error {
+	rules, ok := config["rules"]
+	if !ok || string(rules) == "null" || string(rules) == "[]" {
+		return nil
+	}
+	return hob.Errorf(hob.Invalid, "config_override.rules: rules are not available yet").
+		WithCode("rules_unavailable").With("field", "config_override.rules")
+}
+
+// grantsTables says whether a schemas object names any table.
+func grantsTables(raw json.RawMessage) bool {
+	var schemas map[string][]string
+	if json.Unmarshal(raw, &schemas) != nil {
+		return false
+	}
+	for _, tables := range schemas {
+		if len(tables) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// assignment finds one of the agent's assignments; absent is the text for one that is not there.
+func (c *call) assignment(absent string) (hob.AssignedTool, error) {
+	agent, err := c.agentID()
+	if err != nil {
+		return hob.AssignedTool{}, err
+	}
+	rows, err := c.s.Store.Assignments(c.Context(), c.by, agent)
+	if err != nil {
+		return hob.AssignedTool{}, err
+	}
+	for _, r := range rows {
+		if string(r.ID) == c.PathValue("assignment_id") {
+			r.Agent = agent
+			return r, nil
+		}
+	}
+	return hob.AssignedTool{}, hob.Errorf(hob.NotFound, "%s", absent).WithCode("assignment_not_found")
+}
+
+func updateAssignment(c *call) error {
+	var in overrideInput
+	b, err := c.decode(&in, true)
+	if err != nil {
+		return err
+	}
+	row, err := c.assignment("Tool assignment not found")
+	if err != nil {
+		return err
+	}
+	if !b.has("config_override") {
+		return c.reply(http.StatusOK, assignmentAnswer{row.Assignment, b.warnings})
+	}
+	changed := row.Assignment
+	changed.ConfigOverride = object(in.ConfigOverride)
+	var schema json.RawMessage
+	if row.Tool != nil {
+		schema = row.Tool.InputSchema
+	}
+	warnings, err := c.checkOverride(changed, schema)
+	if err != nil {
+		return err
+	}
+	a, err := c.s.Store.UpdateAssignment(c.Context(), c.by, row.Agent, row.ID, changed.ConfigOverride)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, assignmentAnswer{a, append(b.warnings, warnings...)})
+}
+
+func unassign(c *call) error {
+	row, err := c.assignment("Assignment not found")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Unassign(c.Context(), c.by, row.Agent, row.ID); err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, deletedAnswer{true})
+}

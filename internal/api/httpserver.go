@@ -1,0 +1,34 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The server's times and sizes. Bodies and answers have their own times in Limits, since streams have no end in sight.
+const (
+	headerTime = 10 * time.Second  // a request's head must have come within this
+	idleTime   = 120 * time.Second // a connection without a request is kept so long
+	headerSize = 64 << 10          // bytes of a request's head
+)
+
+// connKey is where Server leaves the connection in the request's context.
+type connKey struct{}
+
+// Server is an http.Server for the API's handler: bounded heads and idle times, no limit on how long an answer may take
+// (the handler sets deadlines for each piece).
+func Server(addr string, handler http.Handler) *http.Server {
+	return &http.Server{
+		Addr: addr, Handler: handler,
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerSize,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+}
+
+// isUnsupported is for writers that know no deadlines, as those of tests.
+func isUnsupported(err error) bool { return errors.Is(err, http.ErrNotSupported) }

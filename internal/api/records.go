@@ -1,0 +1,248 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"hob"
+)
+
+// runRecord is a run as it is told afterwards.
+type runRecord struct {
+	ID                        hob.RunID         `json:"id"`
+	RunID                     hob.RunID         `json:"run_id"`
+	SessionID                 hob.SessionID     `json:"session_id"`
+	AgentID                   hob.AgentID       `json:"agent_id"`
+	Model                     string            `json:"model"`
+	ContextHandlerID          *string           `json:"context_handler_id"`
+	ParentOrchestrationRunID  *string           `json:"parent_orchestration_run_id"`
+	ParentWorkflowExecutionID *string           `json:"parent_workflow_execution_id"`
+	Status                    hob.Status        `json:"status"`
+	Code                      *string           `json:"code"`
+	Error                     *string           `json:"error"`
+	InputMessages             []hob.Message     `json:"input_messages"`
+	OutputMessages            []hob.Message     `json:"output_messages"`
+	Content                   string            `json:"content"`
+	Usage                     hob.Usage         `json:"usage"`
+	RetrievedContext          []json.RawMessage `json:"retrieved_context"`
+	Steps                     int               `json:"steps"`
+	Attempt                   int               `json:"attempt"`
+	LastSeq                   int64             `json:"last_seq"`
+	Events                    []json.RawMessage `json:"events"` // as streamed, but for pieces of text
+	ToolCalls                 []hob.CallRecord  `json:"tool_calls"`
+	ReasoningSteps            []reasoningStep   `json:"reasoning_steps"`
+	CreatedAt                 hob.Time          `json:"created_at"`
+	StartedAt                 hob.Time          `json:"started_at"`
+	CompletedAt               hob.Time          `json:"completed_at"`
+}
+
+// reasoningStep is what a step of a run thought and which tools it then called.
+type reasoningStep struct {
+	Step      int      `json:"step"`
+	Content   string   `json:"content,omitempty"`
+	ToolCalls []string `json:"tool_calls,omitempty"`
+}
+
+func getRun(c *call) error {
+	id, err := c.runID()
+	if err != nil {
+		return err
+	}
+	d, err := c.s.Store.RunDetail(c.Context(), c.by, id)
+	if hob.KindOf(err) == hob.NotFound {
+		return absentRun()
+	}
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, asRecord(d))
+}
+
+// asRecord tells a run's story.
+func asRecord(d hob.RunDetail) runRecord {
+	r := d.Run
+	rec := runRecord{
+		ID: r.ID, RunID: r.ID, SessionID: r.Session, AgentID: r.Agent, Model: r.Model, Status: r.Status,
+		Code: orNull(r.Code), Error: orNull(r.Error), Content: r.Content, Usage: r.Usage, Steps: r.Steps,
+		Attempt: r.Attempt, LastSeq: r.LastSeq, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
+		InputMessages: []hob.Message{}, OutputMessages: []hob.Message{}, RetrievedContext: []json.RawMessage{},
+		Events: make([]json.RawMessage, 0, len(d.Events)), ToolCalls: make([]hob.CallRecord, 0, len(d.Calls)),
+	}
+	for i, m := range d.Messages {
+		if m.Reasoning != nil { // the signed artefact is between the server and the provider
+			m.Reasoning = &hob.Reasoning{Provider: m.Reasoning.Provider, Text: m.Reasoning.Text}
+		}
+		if i == 0 && m.Role == hob.RoleUser {
+			rec.InputMessages = append(rec.InputMessages, m)
+		} else {
+			rec.OutputMessages = append(rec.OutputMessages, m)
+		}
+	}
+	for _, e := range d.Events {
+		if !e.Type.Delta() {
+			rec.Events = append(rec.Events, e.Data)
+		}
+	}
+	for _, call := range d.Calls {
+		rec.ToolCalls = append(rec.ToolCalls, asCallRecord(call))
+	}
+	rec.ReasoningSteps = reasoning(d)
+	return rec
+}
+
+func asCallRecord(s hob.CallState) hob.CallRecord {
+	r := hob.CallRecord{
+		Step: s.Step, ToolName: s.Name, CallID: s.ID, Arguments: object(s.Arguments), Result: s.Result.Text,
+		IsError: s.Result.IsError, OutcomeUnknown: s.Result.Unknown, Status: s.Status,
+	}
+	if !s.StartedAt.IsZero() && !s.EndedAt.IsZero() {
+		r.DurationMS = s.EndedAt.Sub(s.StartedAt.Time).Milliseconds()
+	}
+	return r
+}
+
+// reasoning gathers the steps that thought or called something, in order.
+func reasoning(d hob.RunDetail) []reasoningStep {
+	by := map[int]*reasoningStep{}
+	at := func(n int) *reasoningStep {
+		if by[n] == nil {
+			by[n] = &reasoningStep{Step: n}
+		}
+		return by[n]
+	}
+	for _, e := range d.Events {
+		if e.Type == hob.EventReasoning {
+			var r hob.ReasoningEvent
+			if json.Unmarshal(e.Data, &r) == nil {
+				at(r.Step).Content += r.Content
+			}
+		}
+	}
+	for _, call := range d.Calls {
+		s := at(call.Step)
+		s.ToolCalls = append(s.ToolCalls, call.Name)
+	}
+	steps := make([]reasoningStep, 0, len(by))
+	for _, s := range by {
+		steps = append(steps, *s)
+	}
+	slices.SortFunc(steps, func(a, b reasoningStep) int { return a.Step - b.Step })
+	return steps
+}
+
+// runList is a part of a session's runs, from the oldest on.
+type runList struct {
+	SessionID hob.SessionID `json:"session_id"`
+	Runs      []runRecord   `json:"runs"`
+	Limit     int           `json:"limit"`
+	Offset    int           `json:"offset"`
+}
+
+func listRuns(c *call) error {
+	id, err := c.sessionID()
+	if err != nil {
+		return err
+	}
+	limit := c.number("limit", maxRunsLimit, 1, maxRunsLimit)
+	offset := c.number("offset", 0, 0, maxListedOffset)
+	runs, err := c.s.Store.SessionRuns(c.Context(), c.by, id, limit, offset)
+	if err != nil {
+		return err
+	}
+	answer := runList{SessionID: id, Runs: make([]runRecord, 0, len(runs)), Limit: limit, Offset: offset}
+	for _, d := range runs {
+		answer.Runs = append(answer.Runs, asRecord(d))
+	}
+	return c.reply(http.StatusOK, answer)
+}
+
+// messageRow is one turn of a conversation.
+type messageRow struct {
+	Role               hob.Role  `json:"role"`
+	Content            string    `json:"content"`
+	RunID              hob.RunID `json:"run_id"`
+	Timestamp          hob.Time  `json:"timestamp"`
+	ReasoningRequested *bool     `json:"reasoning_requested,omitempty"`
+	Reasoning          string    `json:"reasoning,omitempty"`
+}
+
+type messageList struct {
+	SessionID hob.SessionID `json:"session_id"`
+	Messages  []messageRow  `json:"messages"`
+}
+
+// listMessages gives two messages per completed run. limit counts runs.
+func listMessages(c *call) error {
+	id, err := c.sessionID()
+	if err != nil {
+		return err
+	}
+	limit := c.number("limit", 0, 1, maxLimit)
+	answer := messageList{SessionID: id, Messages: []messageRow{}}
+	for offset, n := 0, 0; ; offset += maxRunsLimit {
+		runs, err := c.s.Store.SessionRuns(c.Context(), c.by, id, maxRunsLimit, offset)
+		if err != nil {
+			return err
+		}
+		for _, d := range runs {
+			if d.Run.Status != hob.Completed {
+				continue
+			}
+			if n++; limit > 0 && n > limit {
+				return c.reply(http.StatusOK, answer)
+			}
+			answer.Messages = append(answer.Messages, turn(d)...)
+		}
+		if len(runs) < maxRunsLimit {
+			return c.reply(http.StatusOK, answer)
+		}
+	}
+}
+
+func turn(d hob.RunDetail) []messageRow {
+	user := messageRow{Role: hob.RoleUser, RunID: d.Run.ID, Timestamp: d.Run.CreatedAt}
+	if len(d.Messages) > 0 {
+		user.Content = d.Messages[0].Text()
+	}
+	answer := messageRow{
+		Role: hob.RoleAssistant, Content: d.Run.Content, RunID: d.Run.ID, Timestamp: d.Run.CreatedAt,
+		ReasoningRequested: d.Run.Options.ReasoningRequested,
+	}
+	for _, s := range reasoning(d) {
+		if s.Content != "" && answer.Reasoning != "" {
+			answer.Reasoning += "\n\n"
+		}
+		answer.Reasoning += s.Content
+	}
+	return []messageRow{user, answer}
+}
+
+type retrievedAnswer struct {
+	SessionID        hob.SessionID     `json:"session_id"`
+	RunID            hob.RunID         `json:"run_id"`
+	RetrievedContext []json.RawMessage `json:"retrieved_context"`
+}
+
+// retrievedContext answers for a run of the session. Nothing retrieves yet, so the list is empty.
+func retrievedContext(c *call) error {
+	session, err := c.sessionID()
+	if err != nil {
+		return err
+	}
+	if _, err := c.s.Store.Session(c.Context(), c.by, session); err != nil {
+		return err
+	}
+	id, err := c.runID()
+	if err != nil {
+		return err
+	}
+	r, err := c.run(id)
+	if err != nil {
+		return err
+	}
+	if r.Session != session {
+		return absentRun()
+	}
+	return c.reply(http.StatusOK, retrievedAnswer{SessionID: session, RunID: id, RetrievedContext: []json.RawMessage{}})
+}

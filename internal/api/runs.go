@@ -1,0 +1,121 @@
+package api
+
+import (
+	"net/http"
+
+	"hob"
+)
+
+// runResult is the answer to a run that was waited for. The status is 200 also where the run failed.
+type runResult struct {
+	RunID            hob.RunID     `json:"run_id"`
+	SessionID        hob.SessionID `json:"session_id"`
+	ContextHandlerID *string       `json:"context_handler_id"`
+	Content          string        `json:"content"`
+	Error            *string       `json:"error"`
+	Code             *string       `json:"code"`
+	Usage            hob.Usage     `json:"usage"`
+	RetrievedItems   int           `json:"retrieved_items"`
+	Status           hob.Status    `json:"status"`
+	Steps            int           `json:"steps"`
+	IsNewSession     bool          `json:"is_new_session"`
+	Warnings         []string      `json:"warnings,omitempty"`
+}
+
+// orNull is text that is null on the wire where there is none.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func runSync(c *call) error {
+	ctx, lease, err := c.s.streams.hold(c.Context(), c, false)
+	if err != nil {
+		return err
+	}
+	defer lease.release()
+	started, warnings, err := c.startRun(true)
+	if err != nil {
+		return err
+	}
+	r, err := c.s.Engine.Wait(ctx, c.by, started.Run.ID)
+	if err != nil {
+		return c.left(ctx, err)
+	}
+	return c.reply(http.StatusOK, runResult{
+		RunID: r.ID, SessionID: r.Session, Content: r.Content, Error: orNull(r.Error), Code: orNull(r.Code), Usage: r.Usage,
+		Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
+	})
+}
+
+func runStream(c *call) error {
+	ctx, lease, err := c.s.streams.hold(c.Context(), c, true)
+	if err != nil {
+		return err
+	}
+	defer lease.release()
+	started, _, err := c.startRun(false)
+	if err != nil {
+		return err
+	}
+	return c.follow(ctx, started.Run.ID, 0, false)
+}
+
+// runEvents is the door for coming back: numbered frames, from any position on.
+func runEvents(c *call) error {
+	if !c.by.Has(hob.ScopeRead) && !c.by.Has(hob.ScopeRun) {
+		return hob.Errorf(hob.Forbidden, "this needs the scope %q, which your key or role does not have", hob.ScopeRead).
+			WithCode("scope_missing")
+	}
+	id, err := c.runID()
+	if err != nil {
+		return err
+	}
+	run, err := c.run(id)
+	if err != nil {
+		return err
+	}
+	after, err := c.position()
+	if err != nil {
+		return err
+	}
+	if after > run.LastSeq {
+		return badPosition()
+	}
+	ctx, lease, err := c.s.streams.hold(c.Context(), c, true)
+	if err != nil {
+		return err
+	}
+	defer lease.release()
+	return c.follow(ctx, id, after, true)
+}
+
+func badPosition() error {
+	return hob.Errorf(hob.Invalid, "Last-Event-ID and after must be the number of an event of this run, or 0").
+		WithCode("invalid_event_id")
+}
+
+// position reads where a reader goes on. The header wins, since browsers send it together with the first address.
+func (c *call) position() (int64, error) {
+	text := c.Header.Get("Last-Event-ID")
+	if text == "" {
+		if !c.URL.Query().Has("after") {
+			return 0, nil
+		}
+		text = c.queryValue("after")
+	}
+	const maxDigits = 18
+	if text == "" || len(text) > maxDigits {
+		return 0, badPosition()
+	}
+	var n int64
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, badPosition()
+		}
+		n = n*10 + int64(text[i]-'0')
+	}
+	return n, nil
+}
