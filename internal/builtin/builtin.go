@@ -12,7 +12,6 @@
 package builtin
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -38,7 +37,7 @@ const (
 	callGrace = 2 * time.Second
 )
 
-// Settings are the numbers an operator can change. Zero fields have their default.
+// Settings are the numbers an operator can change. Fields of zero or below have their default.
 type Settings struct {
 	HTTPTimeout   time.Duration // of one http_request; 30 s
 	CustomTimeout time.Duration // of a custom tool whose row names none, CUSTOM_TOOL_TIMEOUT; 30 s
@@ -48,17 +47,24 @@ type Settings struct {
 }
 
 func (s Settings) withDefaults() Settings {
-	s.HTTPTimeout = cmp.Or(s.HTTPTimeout, DefaultToolTimeout)
-	s.CustomTimeout = cmp.Or(s.CustomTimeout, DefaultToolTimeout)
-	s.MaxOutput = cmp.Or(s.MaxOutput, DefaultMaxOutput)
-	s.MaxResult = cmp.Or(s.MaxResult, DefaultMaxResult)
-	s.DescribeFor = cmp.Or(s.DescribeFor, defaultDescribeFor)
+	s.HTTPTimeout = orDefault(s.HTTPTimeout, DefaultToolTimeout)
+	s.CustomTimeout = orDefault(s.CustomTimeout, DefaultToolTimeout)
+	s.MaxOutput = orDefault(s.MaxOutput, DefaultMaxOutput)
+	s.MaxResult = orDefault(s.MaxResult, DefaultMaxResult)
+	s.DescribeFor = orDefault(s.DescribeFor, defaultDescribeFor)
 	return s
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
 }
 
 // Deps is what the tools need from outside.
 type Deps struct {
-	Egress *egress.Guard
+	Egress *egress.Guard // required
 	// Database is what database_query reaches; nil turns the tool off and DatabaseOff says why.
 	Database    Database
 	DatabaseOff string

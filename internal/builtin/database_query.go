@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hob"
 )
@@ -113,7 +114,7 @@ func openDatabaseQuery(o opening) (hob.ToolRunner, string) {
 		return nil, why
 	}
 	o.spec.Description += "\n" + text
-	return &databaseQuery{database: o.set.deps.Database, spec: o.spec, tables: g.tables}, ""
+	return &databaseQuery{database: o.set.deps.Database, spec: o.spec, tables: g.tables, most: o.set.deps.Settings.MaxResult}, ""
 }
 
 // databaseQuery reads the tables of one grant.
@@ -121,6 +122,7 @@ type databaseQuery struct {
 	database Database
 	spec     hob.ToolSpec
 	tables   map[string][]string
+	most     int // characters of a result
 }
 
 // Spec describes the tool; the description names the tables.
@@ -147,10 +149,32 @@ func (t *databaseQuery) Call(ctx context.Context, c hob.Call) (hob.Result, error
 	case len(rows) == 0:
 		rows = json.RawMessage("[]")
 	}
-	if truncated {
-		return hob.Result{Text: fmt.Sprintf(`{"rows":%s,"truncated":true}`, rows)}, nil
+	return hob.Result{Text: rowsText(rows, truncated, t.most)}, nil
+}
+
+// cutRows wraps rows that are not all there.
+const cutRows = `{"rows":%s,"truncated":true}`
+
+// rowsText is the array of rows, or the object that says that some are missing. Rows that would make it longer than the
+// cap of results are left out whole: cut by the character, it would be no JSON.
+func rowsText(rows json.RawMessage, truncated bool, most int) string {
+	room := most - len(cutRows) + len("%s")
+	if n := utf8.RuneCount(rows); !truncated && n <= most {
+		return string(rows)
+	} else if n <= room {
+		return fmt.Sprintf(cutRows, rows)
 	}
-	return hob.Result{Text: string(rows)}, nil
+	var all []json.RawMessage
+	if json.Unmarshal(rows, &all) != nil {
+		all = nil
+	}
+	size, kept := len("[]"), 0
+	for ; kept < len(all); kept++ {
+		if size += utf8.RuneCount(all[kept]) + len(","); size > room {
+			break
+		}
+	}
+	return fmt.Sprintf(cutRows, encode(append([]json.RawMessage{}, all[:kept]...)))
 }
 
 // databaseText is what a model may read about an error of the database: the sentences made for it. Others may name
