@@ -65,7 +65,7 @@ func approve(c *call) error {
 
 // run reads a run the caller may see. Whatever hides it, the answer is the same.
 func (c *call) run(id hob.RunID) (hob.Run, error) {
-	r, err := c.s.Store.Run(c.Context(), c.by, id)
+	r, err := c.s.Store.Run(c.Context(), c.follower(), id)
 	if hob.KindOf(err) == hob.NotFound {
 		return r, absentRun()
 	}

@@ -45,11 +45,14 @@ type reasoningStep struct {
 }
 
 func getRun(c *call) error {
+	if err := c.mayFollow(); err != nil {
+		return err
+	}
 	id, err := c.runID()
 	if err != nil {
 		return err
 	}
-	d, err := c.s.Store.RunDetail(c.Context(), c.by, id)
+	d, err := c.s.Store.RunDetail(c.Context(), c.follower(), id)
 	if hob.KindOf(err) == hob.NotFound {
 		return absentRun()
 	}

@@ -58,7 +58,7 @@ func routes() []route {
 
 		{method: post, path: "/api/agents/{id}/run", handle: runSync, scope: run, bigBody: true, tag: tagRuns, summary: "Run an agent and wait for its answer", in: runInput{}, out: runResult{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
 		{method: post, path: "/api/agents/{id}/run/stream", handle: runStream, scope: run, bigBody: true, stream: true, tag: tagRuns, summary: "Run an agent and stream its events", in: runInput{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
-		{method: get, path: "/api/agents/runs/{run_id}", handle: getRun, scope: read, tag: tagRuns, summary: "Get a run with its whole story", out: runRecord{}, status: 200, errors: []int{404}},
+		{method: get, path: "/api/agents/runs/{run_id}", handle: getRun, tag: tagRuns, summary: "Get a run with its whole story", out: runRecord{}, status: 200, errors: []int{404}},
 		{method: get, path: "/api/agents/runs/{run_id}/events", handle: runEvents, stream: true, tag: tagRuns, summary: "Follow a run's events from any position", status: 200, errors: []int{404}, query: eventsQuery()},
 		{method: post, path: "/api/agents/runs/{run_id}/cancel", handle: cancelRun, scope: run, tag: tagRuns, summary: "Cancel a run", out: cancelAnswer{}, status: 202, errors: []int{404}},
 		{method: get, path: "/api/agents/runs/{run_id}/approvals", handle: listApprovals, scope: read, tag: tagRuns, summary: "List the approvals a run waits for", out: approvalList{}, status: 200, errors: []int{404}},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"hob"
 )
@@ -40,7 +41,7 @@ func runSync(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.s.Engine.Wait(ctx, c.by, started.Run.ID)
+	r, err := c.s.Engine.Wait(ctx, c.follower(), started.Run.ID)
 	if err != nil {
 		return c.left(ctx, err)
 	}
@@ -65,9 +66,8 @@ func runStream(c *call) error {
 
 // runEvents is the door for coming back: numbered frames, from any position on.
 func runEvents(c *call) error {
-	if !c.by.Has(hob.ScopeRead) && !c.by.Has(hob.ScopeRun) {
-		return hob.Errorf(hob.Forbidden, "this needs the scope %q, which your key or role does not have", hob.ScopeRead).
-			WithCode("scope_missing")
+	if err := c.mayFollow(); err != nil {
+		return err
 	}
 	id, err := c.runID()
 	if err != nil {
@@ -90,6 +90,24 @@ func runEvents(c *call) error {
 	}
 	defer lease.release()
 	return c.follow(ctx, id, after, true)
+}
+
+// mayFollow lets whoever may run follow what it started, as well as whoever may read.
+func (c *call) mayFollow() error {
+	if c.by.Has(hob.ScopeRead) || c.by.Has(hob.ScopeRun) {
+		return nil
+	}
+	return hob.Errorf(hob.Forbidden, "this needs the scope %q, which your key or role does not have", hob.ScopeRead).
+		WithCode("scope_missing")
+}
+
+// follower is the caller as a reader of runs: one that may run reads with that right. What it sees is the same.
+func (c *call) follower() hob.Principal {
+	by := c.by
+	if by.Has(hob.ScopeRun) && !by.Has(hob.ScopeRead) {
+		by.Scopes = append(slices.Clone(by.Scopes), hob.ScopeRead)
+	}
+	return by
 }
 
 func badPosition() error {

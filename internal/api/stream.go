@@ -28,7 +28,7 @@ func newPiece() any { b := make([]byte, 0, 4<<10); return &b }
 // before the first byte is answered as usual; after it the connection is cut and the reader may come back.
 func (c *call) follow(ctx context.Context, id hob.RunID, after int64, numbered bool) error {
 	begun := false
-	for batch, err := range c.s.Engine.Events(ctx, c.by, id, after, c.s.Limits.KeepAlive) {
+	for batch, err := range c.s.Engine.Events(ctx, c.follower(), id, after, c.s.Limits.KeepAlive) {
 		if err != nil {
 			return c.left(ctx, err)
 		}
