@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"hob"
+)
+
+var insertCalls = newBulk(`INSERT INTO tool_calls (`+callColumns+`)`, 14, ` ON CONFLICT (run_n, call_id) DO UPDATE SET
+	step = excluded.step, idx = excluded.idx, name = excluded.name, arguments = excluded.arguments, status = excluded.status,
+	recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result, is_error = excluded.is_error,
+	is_unknown = excluded.is_unknown, started_at = excluded.started_at, ended_at = excluded.ended_at`)
+
+var insertUsage = newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, component, model, step, prompt_tokens,
+	completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, 14, "")
+
+// moves are the fenced updates that begin every commit: by the state the commit leaves the run in, "" for none, with and
+// without events. Made once, so that each is prepared once.
+var moves = newMoves()
+
+type move struct {
+	status hob.Status
+	events bool
+}
+
+func newMoves() map[move]string {
+	all := []hob.Status{hob.Queued, hob.Running, hob.AwaitingApproval, hob.Completed, hob.Failed, hob.Cancelled}
+	m := map[move]string{}
+	for _, next := range append(all, "") {
+		for _, events := range []bool{false, true} {
+			m[move{next, events}] = moveText(next, events, all)
+		}
+	}
+	return m
+}
+
+// moveText is one of them; moveArgs gives its arguments.
+func moveText(next hob.Status, events bool, all []hob.Status) string {
+	set, where := "lease_owner = ?, lease_until = {now} + ?", "id = ? AND epoch = ? AND completed_at = 0"
+	if rests(next) {
+		set = "lease_owner = '', lease_until = 0"
+	}
+	if next.Final() {
+		set += ", completed_at = ?"
+	}
+	if events {
+		set += ", last_seq = ?"
+		where += " AND last_seq = ?"
+	}
+	if next != "" {
+		var from []string
+		for _, s := range all {
+			if s.CanBecome(next) || s == next {
+				from = append(from, "'"+string(s)+"'")
+			}
+		}
+		set += ", status = '" + string(next) + "'"
+		where += " AND status IN (" + strings.Join(from, ", ") + ")"
+	}
+	return "UPDATE runs SET " + set + " WHERE " + where + " RETURNING n, workspace_id, owner, agent_id"
+}
+
+// rests says whether nobody drives a run in this state.
+func rests(s hob.Status) bool { return s.Final() || s == hob.Queued || s == hob.AwaitingApproval }
+
+func moveArgs(c hob.RunCommit, next hob.Status, now int64) []any {
+	args := make([]any, 0, 8)
+	if !rests(next) {
+		args = append(args, c.Owner, c.Lease.Microseconds())
+	}
+	if next.Final() {
+		args = append(args, now)
+	}
+	if len(c.Events) > 0 {
+		args = append(args, c.Events[len(c.Events)-1].Seq)
+	}
+	args = append(args, string(c.Run), c.Epoch)
+	if len(c.Events) > 0 {
+		args = append(args, c.Events[0].Seq-1)
+	}
+	return args
+}
+
+// moved is the run that a commit was let write to.
+type moved struct {
+	n                int64
+	ws, owner, agent string
+}
+
+func scanMoved(r row) (m moved, err error) {
+	err = r.Scan(&m.n, &m.ws, &m.owner, &m.agent)
+	return m, err
+}
+
+// Commit writes one step of a run. It is fenced where another process has claimed the run, where the run has ended or was
+// deleted, and where the events do not count on from the last one.
+func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
+	if len(c.Events) > 0 {
+		if err := numbered(c.Events, c.Events[0].Seq); err != nil {
+			return err
+		}
+	}
+	var next hob.Status
+	if c.Outcome != nil {
+		next = c.Outcome.Status
+	}
+	text, ok := moves[move{next, len(c.Events) > 0}]
+	if !ok {
+		return fmt.Errorf("commit run %s: there is no state %q", c.Run, next)
+	}
+	messages, err := commitMessages(c)
+	if err != nil {
+		return err
+	}
+	now := s.now()
+	return s.write(ctx, "commit a run's step", func(ctx context.Context, t *tx) error {
+		m, err := returning(ctx, t, scanMoved, text, moveArgs(c, next, now)...)
+		if err == errNone {
+			return s.fenced(ctx, t, c, next)
+		}
+		if err != nil {
+			return fmt.Errorf("fence a commit: %w", err)
+		}
+		return writeStep(ctx, t, c, m, messages, now)
+	})
+}
+
+// commitMessages are the rows of the commit's messages, with 0 for the number of the run.
+func commitMessages(c hob.RunCommit) (args []any, err error) {
+	for i, m := range c.Messages {
+		if args, err = messageArgs(args, 0, c.Base+i, m); err != nil {
+			return nil, err
+		}
+	}
+	return args, nil
+}
+
+func writeStep(ctx context.Context, t *tx, c hob.RunCommit, m moved, messages []any, now int64) error {
+	if err := insertEvents.insert(ctx, t, eventArgs(m.n, c.Events)); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	for i := 0; i < len(messages); i += insertMessages.width {
+		messages[i] = m.n
+	}
+	if err := insertMessages.insert(ctx, t, messages); err != nil {
+		return fmt.Errorf("insert messages: %w", err)
+	}
+	if len(c.Calls) > 0 {
+		if err := insertCalls.insert(ctx, t, callArgs(m.n, c.Calls)); err != nil {
+			return fmt.Errorf("insert calls: %w", err)
+		}
+	}
+	if len(c.Usage) > 0 {
+		if err := insertUsage.insert(ctx, t, usageArgs(m, c, now)); err != nil {
+			return fmt.Errorf("insert usage: %w", err)
+		}
+	}
+	if c.Outcome == nil {
+		return nil
+	}
+	o := c.Outcome
+	usage, err := json.Marshal(o.Usage)
+	if err != nil {
+		return fmt.Errorf("encode a run's usage: %w", err)
+	}
+	_, err = t.exec(ctx, `UPDATE run_details SET code = ?, error = ?, content = ?, steps = ?, token_usage = ? WHERE run_n = ?`,
+		o.Code, o.Error, o.Content, int64(o.Steps), string(usage), m.n)
+	return hob.Wrap("write a run's outcome", err)
+}
+
+// fenced tells why a commit was not let in.
+func (s *DB) fenced(ctx context.Context, t *tx, c hob.RunCommit, next hob.Status) error {
+	type state struct {
+		status     hob.Status
+		epoch, seq int64
+	}
+	st, err := one(ctx, t, func(r row) (x state, err error) { err = r.Scan(&x.status, &x.epoch, &x.seq); return x, err },
+		`SELECT status, epoch, last_seq FROM runs WHERE id = ?`, string(c.Run))
+	switch {
+	case err == errNone:
+		return hob.Errorf(hob.Fenced, "run %s is not there any more", c.Run)
+	case err != nil:
+		return fmt.Errorf("read a fenced run: %w", err)
+	case st.epoch != c.Epoch:
+		return hob.Errorf(hob.Fenced, "run %s is in epoch %d, this commit is from epoch %d", c.Run, st.epoch, c.Epoch)
+	case st.status.Final():
+		return hob.Errorf(hob.Fenced, "run %s is %s and takes nothing more", c.Run, st.status)
+	case len(c.Events) > 0 && st.seq != c.Events[0].Seq-1:
+		return hob.Errorf(hob.Fenced, "run %s has %d events, this commit goes on from %d", c.Run, st.seq, c.Events[0].Seq-1)
+	}
+	return hob.Errorf(hob.Conflict, "run %s is %s and cannot become %s", c.Run, st.status, next)
+}
+
+func callArgs(run int64, calls []hob.CallState) []any {
+	// One statement may not write a row twice: the last state of a call is the one that counts.
+	last := make(map[hob.CallID]int, len(calls))
+	for i, c := range calls {
+		last[c.ID] = i
+	}
+	args := make([]any, 0, insertCalls.width*len(calls))
+	for i, c := range calls {
+		if last[c.ID] != i {
+			continue
+		}
+		args = append(args, run, string(c.ID), int64(c.Step), int64(c.Index), c.Name, string(object(c.Arguments)), string(c.Status),
+			string(c.Recovery), int64(c.Attempt), c.Result.Text, flag(c.Result.IsError), flag(c.Result.Unknown),
+			c.StartedAt.Micros(), c.EndedAt.Micros())
+	}
+	return args
+}
+
+func usageArgs(m moved, c hob.RunCommit, now int64) []any {
+	args := make([]any, 0, insertUsage.width*len(c.Usage))
+	for _, e := range c.Usage {
+		u := e.Usage
+		args = append(args, m.ws, m.owner, m.agent, string(c.Run), e.Component, e.Model, int64(e.Step), u.PromptTokens,
+			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated), now)
+	}
+	return args
+}

@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Settings of a SQLite database.
+const (
+	sqliteReaders     = 8        // connections that read at the same time
+	sqliteBusyMS      = 5000     // how long a lock of another process is waited for
+	sqliteCheckpoint  = 4000     // pages of write-ahead log after which it is carried over: 16 MB
+	sqliteJournalSize = 64 << 20 // bytes of log file kept after that
+	sqliteWriterCache = 16 << 10 // KiB of pages that the writer keeps
+	sqliteReaderCache = 2 << 10  // the same for each reader
+)
+
+func sqliteDialect() *dialect {
+	return &dialect{
+		name: "sqlite",
+		types: strings.NewReplacer("{key}", "TEXT", "{json}", "TEXT", "{blob}", "BLOB", "{int}", "INTEGER",
+			"{serial}", "INTEGER PRIMARY KEY", " {fill}", ""),
+		words: strings.NewReplacer("{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", "{like}", "LIKE", "{skip}", ""),
+		conflict: func(err error) bool {
+			code := sqliteCode(err)
+			return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+		},
+		again: func(error) bool { return false },
+	}
+}
+
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// openSQLite opens or makes the file: one connection that writes, a pool that reads.
+func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err error) {
+	if err := privateFile(path); err != nil {
+		return nil, err
+	}
+	writers, err := sql.Open("sqlite", sqliteDSN(path, "rwc", sqliteWriterCache,
+		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)",
+		fmt.Sprintf("wal_autocheckpoint(%d)", sqliteCheckpoint), fmt.Sprintf("journal_size_limit(%d)", sqliteJournalSize)))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	writers.SetMaxOpenConns(1)
+	conn, err := writers.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), writers.Close())
+	}
+	readers, err := sql.Open("sqlite", sqliteDSN(path, "ro", sqliteReaderCache, "query_only(1)"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), conn.Close(), writers.Close())
+	}
+	readers.SetMaxOpenConns(sqliteReaders)
+	readers.SetMaxIdleConns(sqliteReaders)
+
+	b := newBatcher(&prepared{d: d, conn: conn, stmts: map[string]*sql.Stmt{}})
+	go b.run()
+	pool := &preparedPool{d: d, db: readers}
+	return &engine{
+		reads: pool, write: b.write, migrate: b.write, ping: readers.PingContext, stats: b.stats,
+		close: func() error {
+			return errors.Join(b.close(), pool.close(), readers.Close(), writers.Close())
+		},
+	}, nil
+}
+
+// privateFile makes the database file, or an existing one, readable by its owner alone; SQLite gives the files beside it
+// the same mode.
+func privateFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	return nil
+}
+
+// sqliteDSN is an address in URI form: only there does mode=ro mean read-only.
+func sqliteDSN(path, mode string, cacheKiB int, pragmas ...string) string {
+	q := url.Values{"mode": {mode}}
+	// busy_timeout comes first, so that it already holds while the others wait for a lock.
+	for _, p := range append([]string{fmt.Sprintf("busy_timeout(%d)", sqliteBusyMS)}, pragmas...) {
+		q.Add("_pragma", p)
+	}
+	q.Add("_pragma", fmt.Sprintf("cache_size(-%d)", cacheKiB))
+	q.Add("_pragma", "temp_store(memory)")
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// preparedPool is a pool of connections, each of which keeps its prepared statements.
+type preparedPool struct {
+	d     *dialect
+	db    *sql.DB
+	stmts sync.Map // statement → *sql.Stmt
+}
+
+func (p *preparedPool) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := p.stmts.Load(query); ok {
+		return s.(*sql.Stmt), nil
+	}
+	s, err := p.db.PrepareContext(ctx, p.d.rebind(query))
+	if err != nil {
+		return nil, err
+	}
+	if first, there := p.stmts.LoadOrStore(query, s); there {
+		return first.(*sql.Stmt), s.Close()
+	}
+	return s, nil
+}
+
+func (p *preparedPool) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
+	s, err := p.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args...)
+}
+
+func (p *preparedPool) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
+	s, err := p.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+func (p *preparedPool) define(ctx context.Context, stmt string) error {
+	_, err := p.db.ExecContext(ctx, stmt)
+	return err
+}
+
+func (p *preparedPool) close() error {
+	var errs []error
+	p.stmts.Range(func(_, s any) bool {
+		errs = append(errs, s.(*sql.Stmt).Close())
+		return true
+	})
+	return errors.Join(errs...)
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"hob"
+)
+
+// Load reads a run for driving it on. It asks for no principal: whoever holds the lease may.
+func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
+	t := s.read()
+	x, err := one(ctx, t, scanRun, `SELECT `+runColumns+runFrom+` WHERE r.id = ?`, string(id))
+	if err == errNone {
+		return hob.RunState{}, absentRun()
+	}
+	if err != nil {
+		return hob.RunState{}, hob.Wrap("load a run", err)
+	}
+	st := hob.RunState{Run: x.Run}
+	if st, err = loadState(ctx, t, x, st); err != nil {
+		return hob.RunState{}, fmt.Errorf("load run %s: %w", id, err)
+	}
+	return st, nil
+}
+
+func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.RunState, error) {
+	pin, err := one(ctx, t, scanText, `SELECT pin FROM run_pins WHERE digest = ?`, x.pin)
+	if err != nil && err != errNone { // seeded turns have none
+		return st, err
+	}
+	if pin != "" {
+		st.Pin = json.RawMessage(pin)
+	}
+	messages, err := messagesOf(ctx, t, []int64{x.n})
+	if err != nil {
+		return st, err
+	}
+	st.Messages = messages[x.n]
+	calls, err := many(ctx, t, scanCall, `SELECT `+callColumns+` FROM tool_calls WHERE run_n = ? ORDER BY step, idx, call_id`, x.n)
+	if err != nil {
+		return st, err
+	}
+	for _, c := range calls {
+		st.Calls = append(st.Calls, c.CallState)
+	}
+	step, err := one(ctx, t, scanRunEvent, `SELECT run_n, seq, type, ts, data FROM run_events
+		WHERE run_n = ? AND type = '`+string(hob.EventStepStarted)+`' ORDER BY seq DESC LIMIT 1`, x.n)
+	if err != nil && err != errNone {
+		return st, err
+	}
+	if err == nil {
+		var e struct {
+			Step int `json:"step"`
+		}
+		if err := json.Unmarshal(step.Data, &e); err != nil {
+			return st, fmt.Errorf("read event %d: %w", step.Seq, err)
+		}
+		st.Step = e.Step
+	}
+	st.VoidFrom, err = one(ctx, t, scanInt, `SELECT coalesce(min(seq), 0) FROM run_events
+		WHERE run_n = ? AND seq > ? AND type IN `+textTypes, x.n, step.Seq)
+	return st, err
+}
+
+// textTypes are the events that carry streamed text: the deltas, and the chunks of runs without tools.
+const textTypes = `('` + string(hob.EventContentDelta) + `', '` + string(hob.EventReasoningDelta) + `', '` + string(hob.EventChunk) + `')`
+
+// Claim takes over runs. Two processes never get the same run: on SQLite they write one after the other, on Postgres each
+// leaves out what the other has locked.
+func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]hob.Claimed, error) {
+	if owner == "" {
+		return nil, fmt.Errorf("claim runs: an owner is needed")
+	}
+	var list []hob.Claimed
+	now := s.now()
+	err := s.write(ctx, "claim runs", func(ctx context.Context, t *tx) (err error) {
+		list, err = many(ctx, t, func(r row) (c hob.Claimed, err error) { err = r.Scan(&c.Run, &c.Epoch); return c, err },
+			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1, status = 'running',
+				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END
+			WHERE n IN (SELECT n FROM runs WHERE completed_at = 0
+				AND (status = 'queued' OR status = 'running' AND (? = 1 OR lease_until < {now})) ORDER BY n LIMIT ? {skip})
+			RETURNING id, epoch`, owner, lease.Microseconds(), now, flag(all), int64(limit))
+		t.wrote = t.wrote || len(list) > 0
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Renew extends the leases of an owner's unfinished runs and tells which of them are to be cancelled.
+func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[hob.RunID]string, error) {
+	marked := map[hob.RunID]string{}
+	if owner == "" { // resting runs have no owner, and nobody renews them
+		return marked, nil
+	}
+	err := s.write(ctx, "renew leases", func(ctx context.Context, t *tx) error {
+		clear(marked)
+		if _, err := t.exec(ctx, `UPDATE runs SET lease_until = {now} + ? WHERE lease_owner = ? AND completed_at = 0`,
+			lease.Microseconds(), owner); err != nil {
+			return err
+		}
+		_, err := many(ctx, t, func(r row) (_ struct{}, err error) {
+			var id hob.RunID
+			var code string
+			err = r.Scan(&id, &code)
+			marked[id] = code
+			return struct{}{}, err
+		}, `SELECT id, cancel_code FROM runs WHERE lease_owner = ? AND completed_at = 0 AND cancel_code <> ''`, owner)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return marked, nil
+}
+
+// Release ends the leases of an owner at once, of the given runs or of all.
+func (s *DB) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
+	if owner == "" {
+		return nil
+	}
+	var f filter
+	f.where("lease_owner = ? AND completed_at = 0", owner)
+	if len(runs) > 0 {
+		ids := make([]string, len(runs))
+		for i, id := range runs {
+			ids[i] = string(id)
+		}
+		in, args := inList(ids)
+		f.where("id IN "+in, args...)
+	}
+	return s.write(ctx, "release leases", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `UPDATE runs SET lease_owner = '', lease_until = 0`+f.String(), f.args...)
+		return err
+	})
+}
+
+// RequestCancel marks an unfinished run; the first code stays.
+func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, code string) (hob.Run, error) {
+	if code == "" {
+		code = hob.CodeCancelled
+	}
+	var x storedRun
+	err := s.write(ctx, "cancel a run", func(ctx context.Context, t *tx) (err error) {
+		if x, err = readRun(ctx, t, by, hob.ScopeRun, id); err != nil || x.Status.Final() {
+			return err
+		}
+		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE n = ? AND completed_at = 0 AND cancel_code = ''`, code, x.n)
+		return err
+	})
+	if err != nil {
+		return hob.Run{}, err
+	}
+	return x.Run, nil
+}
+
+// sweepChunk is how many idempotency keys one transaction deletes, so that no writer waits long for it.
+const sweepChunk = 1000
+
+// SweepIdempotency deletes the idempotency keys whose time is over and says how many there were.
+func (s *DB) SweepIdempotency(ctx context.Context) (int64, error) {
+	var total int64
+	for {
+		var n int64
+		err := s.write(ctx, "sweep idempotency keys", func(ctx context.Context, t *tx) (err error) {
+			n, err = t.exec(ctx, `DELETE FROM idempotency WHERE (scope, key) IN
+				(SELECT scope, key FROM idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, s.now(), int64(sweepChunk))
+			return err
+		})
+		total += n
+		if err != nil || n < sweepChunk {
+			return total, err
+		}
+	}
+}

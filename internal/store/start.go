@@ -1,0 +1,287 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"hob"
+)
+
+// firstMessageChars is how much of a session's first message its row shows.
+const firstMessageChars = 100
+
+var insertEvents = newBulk(`INSERT INTO run_events (run_n, seq, type, ts, data)`, 5, "")
+
+// start is a NewRun made ready: all that can be encoded or refused without the database is done before the writer begins.
+type start struct {
+	hob.NewRun
+	now       int64
+	pin       string // digest
+	principal string
+	options   string
+	uuid      string
+}
+
+func (s *DB) prepareStart(n hob.NewRun) (start, error) {
+	r := n.Run
+	x := start{NewRun: n, now: s.now(), uuid: hob.NewUUID()}
+	if r.Workspace != r.Principal.Workspace {
+		return x, hob.Absent(hob.AgentObject)
+	}
+	if err := hob.Can(r.Principal, hob.ScopeRun, hob.Object{Kind: hob.AgentObject, Workspace: r.Workspace, Agent: r.Agent}); err != nil {
+		return x, err
+	}
+	if len(n.Session.ID) == 0 || len(n.Session.ID) > hob.MaxSessionID {
+		return x, hob.Errorf(hob.Invalid, "session_id must have 1 to %d bytes", hob.MaxSessionID).With("field", "session_id")
+	}
+	if err := numbered(n.Events, 1); err != nil {
+		return x, err
+	}
+	principal, err := json.Marshal(r.Principal)
+	if err != nil {
+		return x, fmt.Errorf("encode a run's principal: %w", err)
+	}
+	options, err := json.Marshal(r.Options)
+	if err != nil {
+		return x, fmt.Errorf("encode a run's options: %w", err)
+	}
+	x.principal, x.options = string(principal), string(options)
+	sum := sha256.Sum256(n.Pin)
+	x.pin = hex.EncodeToString(sum[:])
+	return x, nil
+}
+
+// numbered says whether events count on from first without a gap.
+func numbered(events []hob.Event, first int64) error {
+	for i, e := range events {
+		if e.Seq != first+int64(i) {
+			return fmt.Errorf("event %d of a commit has number %d, want %d", i, e.Seq, first+int64(i))
+		}
+	}
+	return nil
+}
+
+// StartRun accepts a run, all in one transaction, or finds the one that the same key and body made before.
+func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error) {
+	x, err := s.prepareStart(n)
+	if err != nil {
+		return hob.StartedRun{}, err
+	}
+	var started hob.StartedRun
+	newPin := false
+	err = s.write(ctx, "start a run", func(ctx context.Context, t *tx) (err error) {
+		started, newPin = hob.StartedRun{Run: n.Run}, false
+		replayed, err := s.replay(ctx, t, x)
+		if err != nil {
+			return err
+		}
+		if replayed != nil {
+			started = hob.StartedRun{Run: *replayed, Replayed: true}
+			return nil
+		}
+		session, err := s.enterSession(ctx, t, x)
+		if err != nil {
+			return err
+		}
+		if newPin, err = s.keepPin(ctx, t, x); err != nil {
+			return err
+		}
+		if started.Run, err = s.insertRun(ctx, t, x, session); err != nil {
+			return err
+		}
+		return s.keepKey(ctx, t, x)
+	})
+	if err != nil {
+		return hob.StartedRun{}, err
+	}
+	if newPin {
+		s.pins.add(x.pin)
+	}
+	return started, nil
+}
+
+// replay looks for the run that the same idempotency key made. nil: there is none, the run is new.
+func (s *DB) replay(ctx context.Context, t *tx, x start) (*hob.Run, error) {
+	if x.Idempotency == nil {
+		return nil, nil //nolint:nilnil // nil is an answer here: no earlier run
+	}
+	type kept struct{ digest, run string }
+	k, err := one(ctx, t, func(r row) (k kept, err error) { err = r.Scan(&k.digest, &k.run); return k, err },
+		`SELECT i.digest, i.run_id FROM idempotency i JOIN runs r ON r.id = i.run_id WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`,
+		x.Idempotency.Scope, x.Idempotency.Key, x.now)
+	switch {
+	case err == errNone:
+		return nil, nil //nolint:nilnil // as above
+	case err != nil:
+		return nil, fmt.Errorf("look up an idempotency key: %w", err)
+	case k.digest != x.Idempotency.Digest:
+		return nil, hob.Errorf(hob.Unprocessable, "this Idempotency-Key was used with another request; use a new key for a new request").
+			WithCode("idempotency_key_reused")
+	}
+	r, err := readRun(ctx, t, x.Run.Principal, hob.ScopeRun, hob.RunID(k.run))
+	return &r.Run, err
+}
+
+// keepKey binds the idempotency key to the run. On Postgres another transaction may have taken it in the meantime: then
+// all is done over, and finds its run.
+func (s *DB) keepKey(ctx context.Context, t *tx, x start) error {
+	if x.Idempotency == nil {
+		return nil
+	}
+	n, err := t.exec(ctx, `INSERT INTO idempotency (scope, key, digest, run_id, expires_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (scope, key) DO UPDATE SET digest = excluded.digest, run_id = excluded.run_id, expires_at = excluded.expires_at
+		WHERE idempotency.expires_at <= ? OR NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = idempotency.run_id)`,
+		x.Idempotency.Scope, x.Idempotency.Key, x.Idempotency.Digest, string(x.Run.ID), x.now+x.Idempotency.Keep.Microseconds(), x.now)
+	if err == nil && n == 0 {
+		return errAgain
+	}
+	return err
+}
+
+// entered is the session that a run was let into.
+type entered struct {
+	n, turn int64
+	uuid    string
+}
+
+// enterSession makes the session or takes the next turn in it, if it is the principal's to see and the agent's: the same
+// rule as hob.Can, so that one statement does. Where it lets nobody in, refusal tells why.
+func (s *DB) enterSession(ctx context.Context, t *tx, x start) (entered, error) {
+	r, p := x.Run, x.Run.Principal
+	owner, user := p.Owner(), sessionUser(p, x.Session)
+	if p.SeesAll() && x.Session.Owner != "" {
+		owner = x.Session.Owner
+	}
+	first, _ := firstChars(x.Message.Text(), firstMessageChars)
+	e, err := returning(ctx, t, func(r row) (e entered, err error) { err = r.Scan(&e.n, &e.turn, &e.uuid); return e, err },
+		`INSERT INTO sessions (id, workspace_id, uuid, owner, agent_id, user_id, session_data, metadata, turns, run_count,
+			first_message, created_at, updated_at, last_activity_at)
+		SELECT ?, ?, ?, ?, id, ?, ?, ?, 1, 1, ?, ?, ?, ? FROM agents WHERE workspace_id = ? AND id = ?
+		ON CONFLICT (workspace_id, id) DO UPDATE SET turns = sessions.turns + 1, run_count = sessions.run_count + 1,
+			first_message = CASE WHEN sessions.turns = 0 THEN excluded.first_message ELSE sessions.first_message END,
+			updated_at = excluded.updated_at, last_activity_at = excluded.last_activity_at
+		WHERE sessions.agent_id = excluded.agent_id AND (? = 1 OR sessions.owner <> '' AND sessions.owner = ?)
+		RETURNING n, turns, uuid`,
+		string(x.Session.ID), string(r.Workspace), x.uuid, owner, user, string(object(x.Session.Data)), string(object(x.Session.Metadata)),
+		first, x.now, x.now, x.now, string(r.Workspace), string(r.Agent), flag(p.SeesAll()), p.Owner())
+	if err == errNone {
+		return e, s.refusal(ctx, t, x)
+	}
+	return e, hob.Wrap("enter a session", err)
+}
+
+// refusal says why a session did not let a run in.
+func (s *DB) refusal(ctx context.Context, t *tx, x start) error {
+	p := x.Run.Principal
+	ses, err := one(ctx, t, scanSession, `SELECT `+sessionColumns+` FROM sessions WHERE workspace_id = ? AND id = ?`,
+		string(x.Run.Workspace), string(x.Session.ID))
+	if err == nil {
+		o := sessionObject(ses)
+		if o.Agent != x.Run.Agent {
+			o.Agent = p.Agent // the conflict is told below; here only the owner counts
+		}
+		if err := hob.Can(p, hob.ScopeRun, o); err != nil {
+			return err
+		}
+	}
+	if err != nil && err != errNone {
+		return fmt.Errorf("read a session: %w", err)
+	}
+	if _, err := agent(ctx, t, p, hob.ScopeRun, x.Run.Agent); err != nil {
+		return err
+	}
+	return hob.Errorf(hob.Conflict, "session %s belongs to another agent; start a new session for this one", x.Session.ID).
+		WithCode("session_agent_mismatch")
+}
+
+// keepPin keeps a pin once per content. true: it was not known to be kept before.
+func (s *DB) keepPin(ctx context.Context, t *tx, x start) (bool, error) {
+	if s.pins.has(x.pin) {
+		return false, nil
+	}
+	_, err := t.exec(ctx, `INSERT INTO run_pins (digest, pin) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING`, x.pin, string(x.Pin))
+	return true, hob.Wrap("keep a run's pin", err)
+}
+
+func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run, error) {
+	r := x.Run
+	r.Session, r.Turn, r.NewSession = x.Session.ID, e.turn, e.uuid == x.uuid
+	r.LastSeq, r.Attempt = int64(len(x.Events)), max(r.Attempt, 1)
+	if r.CreatedAt.IsZero() {
+		r.CreatedAt = hob.FromMicros(x.now)
+	}
+	if r.StartedAt.IsZero() && r.Status == hob.Running {
+		r.StartedAt = r.CreatedAt
+	}
+	n, err := returning(ctx, t, scanInt, `INSERT INTO runs (id, workspace_id, owner, agent_id, session_n, turn, status, epoch, attempt,
+			lease_owner, lease_until, last_seq, cancel_code, created_at, started_at, completed_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, '', ?, ?, 0) RETURNING n`,
+		string(r.ID), string(r.Workspace), r.Principal.Owner(), string(r.Agent), e.n, r.Turn, string(r.Status), r.Epoch, int64(r.Attempt),
+		r.LeaseOwner, x.Lease.Microseconds(), r.LastSeq, r.CreatedAt.Micros(), r.StartedAt.Micros())
+	if err != nil {
+		if s.d.conflict(err) {
+			return r, hob.Errorf(hob.Conflict, "the run id %s is in use", r.ID).WithCode("run_exists")
+		}
+		return r, fmt.Errorf("insert a run: %w", err)
+	}
+	if _, err := t.exec(ctx, `INSERT INTO run_details (run_n, model, pin, new_session, principal, options, code, error, content, steps, token_usage)
+		VALUES (?, ?, ?, ?, ?, ?, '', '', '', 0, '{}')`, n, r.Model, x.pin, flag(r.NewSession), x.principal, x.options); err != nil {
+		return r, fmt.Errorf("insert a run's details: %w", err)
+	}
+	args, err := messageArgs(nil, n, 0, x.Message)
+	if err != nil {
+		return r, err
+	}
+	if err := insertMessages.insert(ctx, t, args); err != nil {
+		return r, fmt.Errorf("insert a run's message: %w", err)
+	}
+	return r, hob.Wrap("insert a run's events", insertEvents.insert(ctx, t, eventArgs(n, x.Events)))
+}
+
+func eventArgs(run int64, events []hob.Event) []any {
+	args := make([]any, 0, 5*len(events))
+	for _, e := range events {
+		args = append(args, run, e.Seq, string(e.Type), e.Time.Micros(), string(e.Data))
+	}
+	return args
+}
+
+// firstChars cuts s to n characters and says whether it did.
+func firstChars(s string, n int) (string, bool) {
+	for i := range s {
+		if n == 0 {
+			return s[:i], true
+		}
+		n--
+	}
+	return s, false
+}
+
+// pinCache remembers pins that are known to be stored, so that the next run of the same agent spares the statement.
+type pinCache struct {
+	mu    sync.Mutex
+	known map[string]struct{}
+}
+
+// maxKnownPins bounds the cache; at the bound it begins anew.
+const maxKnownPins = 4096
+
+func (c *pinCache) has(digest string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.known[digest]
+	return ok
+}
+
+func (c *pinCache) add(digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxKnownPins {
+		c.known = map[string]struct{}{}
+	}
+	c.known[digest] = struct{}{}
+}

@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// tx is what statements run on: a transaction, or for reads the pool.
+type tx struct {
+	q     querier
+	wrote bool // a statement changed something
+}
+
+// errNone is what one gives when there is no row.
+var errNone = sql.ErrNoRows
+
+func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	clean(args)
+	res, err := t.q.exec(ctx, query, args)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return 0, fmt.Errorf("count changed rows: %w", err)
+	}
+	t.wrote = t.wrote || n > 0
+	return n, nil
+}
+
+// define runs a statement of a migration, which is run once and not kept prepared.
+func (t *tx) define(ctx context.Context, stmt string) error {
+	t.wrote = true
+	return t.q.define(ctx, stmt)
+}
+
+func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	clean(args)
+	return t.q.query(ctx, query, args)
+}
+
+// clean makes every text something both databases keep: Postgres refuses NUL and what is not UTF-8, so both read as
+// U+FFFD, on either. JSON is not touched by it, since there NUL is an escape.
+func clean(args []any) {
+	for i, a := range args {
+		s, ok := a.(string)
+		if !ok {
+			continue
+		}
+		if !utf8.ValidString(s) {
+			s = strings.ToValidUTF8(s, "\uFFFD")
+			args[i] = s
+		}
+		if strings.IndexByte(s, 0) >= 0 {
+			args[i] = strings.ReplaceAll(s, "\x00", "\uFFFD")
+		}
+	}
+}
+
+// row is a result row to scan.
+type row interface{ Scan(dest ...any) error }
+
+// one reads the first row; errNone when there is none.
+func one[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (T, error) {
+	var zero T
+	rows, err := t.query(ctx, query, args...)
+	if err != nil {
+		return zero, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return zero, err
+		}
+		return zero, errNone
+	}
+	v, err := scan(rows)
+	if err != nil {
+		return zero, err
+	}
+	return v, errors.Join(rows.Err(), rows.Close())
+}
+
+// returning is one for a statement that writes and tells what it wrote.
+func returning[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (T, error) {
+	v, err := one(ctx, t, scan, query, args...)
+	t.wrote = t.wrote || err == nil
+	return v, err
+}
+
+// many reads all rows.
+func many[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := t.query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+func scanInt(r row) (n int64, err error) { err = r.Scan(&n); return n, err }
+
+func scanText(r row) (s string, err error) { err = r.Scan(&s); return s, err }
+
+// bulk is an INSERT of several rows at once: one statement per number of rows, made once, so that each is prepared once.
+type bulk struct {
+	width int
+	texts [bulkRows + 1]string
+}
+
+// bulkRows is how many rows one statement inserts at most.
+const bulkRows = 16
+
+func newBulk(head string, width int, tail string) *bulk {
+	b := &bulk{width: width}
+	line := "(" + strings.TrimSuffix(strings.Repeat("?, ", width), ", ") + ")"
+	for n := 1; n <= bulkRows; n++ {
+		b.texts[n] = head + " VALUES " + strings.TrimSuffix(strings.Repeat(line+", ", n), ", ") + tail
+	}
+	return b
+}
+
+// insert writes the rows that args hold one after the other.
+func (b *bulk) insert(ctx context.Context, t *tx, args []any) error {
+	for len(args) > 0 {
+		n := min(len(args)/b.width, bulkRows)
+		if _, err := t.exec(ctx, b.texts[n], args[:n*b.width]...); err != nil {
+			return err
+		}
+		args = args[n*b.width:]
+	}
+	return nil
+}
+
+// inList gives "(?, ?, …)" and the values for it. The number of places is rounded up to a power of two, the last value
+// repeated, so that there are few different statements.
+func inList[T any](values []T) (string, []any) {
+	n := 1
+	for n < len(values) {
+		n *= 2
+	}
+	args := make([]any, n)
+	for i := range args {
+		args[i] = values[min(i, len(values)-1)]
+	}
+	return "(" + strings.TrimSuffix(strings.Repeat("?, ", n), ", ") + ")", args
+}
+
+// flag is a truth value as both databases keep it.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
