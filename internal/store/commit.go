@@ -9,17 +9,36 @@ import (
 	"hob"
 )
 
-var insertCalls = newBulk(`INSERT INTO tool_calls (`+callColumns+`)`, 14, ` ON CONFLICT (run_n, call_id) DO UPDATE SET
-	step = excluded.step, idx = excluded.idx, name = excluded.name, arguments = excluded.arguments, status = excluded.status,
-	recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result, is_error = excluded.is_error,
-	is_unknown = excluded.is_unknown, started_at = excluded.started_at, ended_at = excluded.ended_at`)
+// How many columns the rows have.
+const (
+	eventWidth   = 5
+	messageWidth = 6
+	callWidth    = 14
+	usageWidth   = 14
+)
 
-var insertUsage = newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, component, model, step, prompt_tokens,
-	completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, 14, "")
+// texts are the statements that are put together from parts, made once so that each is prepared once.
+type texts struct {
+	events, messages, calls, usage *bulk
+	// moves are the fenced updates that begin every commit: by the state the commit leaves the run in, "" for none, with
+	// and without events.
+	moves map[move]string
+}
 
-// moves are the fenced updates that begin every commit: by the state the commit leaves the run in, "" for none, with and
-// without events. Made once, so that each is prepared once.
-var moves = newMoves()
+func newTexts() texts {
+	return texts{
+		events:   newBulk(`INSERT INTO run_events (run_n, seq, type, ts, data)`, eventWidth, ""),
+		messages: newBulk(`INSERT INTO messages (run_n, idx, role, chars, text, body)`, messageWidth, ""),
+		calls: newBulk(`INSERT INTO tool_calls (`+callColumns+`)`, callWidth, ` ON CONFLICT (run_n, call_id) DO UPDATE SET
+			step = excluded.step, idx = excluded.idx, name = excluded.name, arguments = excluded.arguments,
+			status = excluded.status, recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result,
+			is_error = excluded.is_error, is_unknown = excluded.is_unknown, started_at = excluded.started_at,
+			ended_at = excluded.ended_at`),
+		usage: newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, component, model, step, prompt_tokens,
+			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, usageWidth, ""),
+		moves: newMoves(),
+	}
+}
 
 type move struct {
 	status hob.Status
@@ -107,7 +126,7 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	if c.Outcome != nil {
 		next = c.Outcome.Status
 	}
-	text, ok := moves[move{next, len(c.Events) > 0}]
+	text, ok := s.texts.moves[move{next, len(c.Events) > 0}]
 	if !ok {
 		return fmt.Errorf("commit run %s: there is no state %q", c.Run, next)
 	}
@@ -124,7 +143,7 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 		if err != nil {
 			return fmt.Errorf("fence a commit: %w", err)
 		}
-		return writeStep(ctx, t, c, m, messages, now)
+		return s.writeStep(ctx, t, c, m, messages, now)
 	})
 }
 
@@ -138,23 +157,23 @@ func commitMessages(c hob.RunCommit) (args []any, err error) {
 	return args, nil
 }
 
-func writeStep(ctx context.Context, t *tx, c hob.RunCommit, m moved, messages []any, now int64) error {
-	if err := insertEvents.insert(ctx, t, eventArgs(m.n, c.Events)); err != nil {
+func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m moved, messages []any, now int64) error {
+	if err := s.texts.events.insert(ctx, t, eventArgs(m.n, c.Events)); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
-	for i := 0; i < len(messages); i += insertMessages.width {
+	for i := 0; i < len(messages); i += messageWidth {
 		messages[i] = m.n
 	}
-	if err := insertMessages.insert(ctx, t, messages); err != nil {
+	if err := s.texts.messages.insert(ctx, t, messages); err != nil {
 		return fmt.Errorf("insert messages: %w", err)
 	}
 	if len(c.Calls) > 0 {
-		if err := insertCalls.insert(ctx, t, callArgs(m.n, c.Calls)); err != nil {
+		if err := s.texts.calls.insert(ctx, t, callArgs(m.n, c.Calls)); err != nil {
 			return fmt.Errorf("insert calls: %w", err)
 		}
 	}
 	if len(c.Usage) > 0 {
-		if err := insertUsage.insert(ctx, t, usageArgs(m, c, now)); err != nil {
+		if err := s.texts.usage.insert(ctx, t, usageArgs(m, c, now)); err != nil {
 			return fmt.Errorf("insert usage: %w", err)
 		}
 	}
@@ -200,7 +219,7 @@ func callArgs(run int64, calls []hob.CallState) []any {
 	for i, c := range calls {
 		last[c.ID] = i
 	}
-	args := make([]any, 0, insertCalls.width*len(calls))
+	args := make([]any, 0, callWidth*len(calls))
 	for i, c := range calls {
 		if last[c.ID] != i {
 			continue
@@ -213,7 +232,7 @@ func callArgs(run int64, calls []hob.CallState) []any {
 }
 
 func usageArgs(m moved, c hob.RunCommit, now int64) []any {
-	args := make([]any, 0, insertUsage.width*len(c.Usage))
+	args := make([]any, 0, usageWidth*len(c.Usage))
 	for _, e := range c.Usage {
 		u := e.Usage
 		args = append(args, m.ws, m.owner, m.agent, string(c.Run), e.Component, e.Model, int64(e.Step), u.PromptTokens,

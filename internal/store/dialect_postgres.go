@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"hob"
 )
 
 // Settings of a Postgres database.
@@ -58,7 +60,7 @@ func sqlState(err error) string {
 }
 
 // openPostgres connects to the server of a postgres:// address.
-func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int) (*engine, error) {
+func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clock hob.Clock) (*engine, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		// The parser's own message may quote the address, which can hold a password.
@@ -72,7 +74,7 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int) (*e
 	if maxConns <= 0 {
 		maxConns = DefaultMaxConns
 	}
-	db := sql.OpenDB(connector{cfg})
+	db := sql.OpenDB(connector{cfg, clock})
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(postgresIdleTime)

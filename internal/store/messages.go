@@ -9,8 +9,6 @@ import (
 	"hob"
 )
 
-var insertMessages = newBulk(`INSERT INTO messages (run_n, idx, role, chars, text, body)`, 6, "")
-
 // messageArgs adds a message's row to args. The text has a column of its own, where it is searched and counted; body
 // holds the whole message only when there is more to it than a role and a text.
 func messageArgs(args []any, run int64, idx int, m hob.Message) ([]any, error) {

@@ -10,11 +10,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"hob"
 )
 
 // connector opens connections of pgx for database/sql, which keeps the pool. It does what the store needs and no more:
 // statements are prepared and kept by pgx per connection, values are integers, texts and bytes.
-type connector struct{ cfg *pgx.ConnConfig }
+type connector struct {
+	cfg   *pgx.ConnConfig
+	clock hob.Clock
+}
 
 // Connect opens a connection.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -22,7 +27,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pgConn{conn: conn, used: time.Now()}, nil
+	return &pgConn{conn: conn, clock: c.clock, used: c.clock()}, nil
 }
 
 // Driver names the driver; connections come from the connector alone.
@@ -38,8 +43,9 @@ func (noDriver) Open(string) (driver.Conn, error) {
 const pgIdle = time.Second
 
 type pgConn struct {
-	conn *pgx.Conn
-	used time.Time
+	conn  *pgx.Conn
+	clock hob.Clock
+	used  time.Time
 }
 
 var (
@@ -76,10 +82,11 @@ func (c *pgConn) ResetSession(ctx context.Context) error {
 	if c.conn.IsClosed() {
 		return driver.ErrBadConn
 	}
-	if time.Since(c.used) > pgIdle && c.conn.Ping(ctx) != nil {
+	now := c.clock()
+	if now.Sub(c.used) > pgIdle && c.conn.Ping(ctx) != nil {
 		return driver.ErrBadConn
 	}
-	c.used = time.Now()
+	c.used = now
 	return nil
 }
 

@@ -107,7 +107,7 @@ func (s *DB) CreateSession(ctx context.Context, by hob.Principal, ses hob.Sessio
 			return err
 		}
 		for i, turn := range seed {
-			if err := seedTurn(ctx, t, by, a, ses, seeded{session: n, turn: int64(i + 1), at: now + int64(i)}, turn); err != nil {
+			if err := s.seedTurn(ctx, t, by, a, ses, seeded{session: n, turn: int64(i + 1), at: now + int64(i)}, turn); err != nil {
 				return fmt.Errorf("seed turn %d: %w", i+1, err)
 			}
 		}
@@ -139,7 +139,7 @@ func (s *DB) insertSession(ctx context.Context, t *tx, ses hob.Session, user str
 type seeded struct{ session, turn, at int64 }
 
 // seedTurn writes a finished exchange as a completed run without events.
-func seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent, ses hob.Session, at seeded, turn hob.SeedTurn) error {
+func (s *DB) seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent, ses hob.Session, at seeded, turn hob.SeedTurn) error {
 	principal, err := json.Marshal(by)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent, ses hob
 			return err
 		}
 	}
-	return insertMessages.insert(ctx, t, args)
+	return s.texts.messages.insert(ctx, t, args)
 }
 
 // Session reads one session.

@@ -14,8 +14,6 @@ import (
 // firstMessageChars is how much of a session's first message its row shows.
 const firstMessageChars = 100
 
-var insertEvents = newBulk(`INSERT INTO run_events (run_n, seq, type, ts, data)`, 5, "")
-
 // start is a NewRun made ready: all that can be encoded or refused without the database is done before the writer begins.
 type start struct {
 	hob.NewRun
@@ -236,14 +234,14 @@ func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run,
 	if err != nil {
 		return r, err
 	}
-	if err := insertMessages.insert(ctx, t, args); err != nil {
+	if err := s.texts.messages.insert(ctx, t, args); err != nil {
 		return r, fmt.Errorf("insert a run's message: %w", err)
 	}
-	return r, hob.Wrap("insert a run's events", insertEvents.insert(ctx, t, eventArgs(n, x.Events)))
+	return r, hob.Wrap("insert a run's events", s.texts.events.insert(ctx, t, eventArgs(n, x.Events)))
 }
 
 func eventArgs(run int64, events []hob.Event) []any {
-	args := make([]any, 0, 5*len(events))
+	args := make([]any, 0, eventWidth*len(events))
 	for _, e := range events {
 		args = append(args, run, e.Seq, string(e.Type), e.Time.Micros(), string(e.Data))
 	}

@@ -53,6 +53,7 @@ type DB struct {
 	box   *seal.Box
 	clock hob.Clock
 	pins  pinCache
+	texts texts
 	once  sync.Once
 	ended error
 }
@@ -65,7 +66,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if c.Box == nil {
 		return nil, errors.New("open the store: a seal key is needed")
 	}
-	s := &DB{box: c.Box, clock: c.Clock}
+	s := &DB{box: c.Box, clock: c.Clock, texts: newTexts()}
 	if s.clock == nil {
 		s.clock = hob.SystemClock
 	}
@@ -73,7 +74,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	switch {
 	case strings.HasPrefix(c.DSN, "postgres://"), strings.HasPrefix(c.DSN, "postgresql://"):
 		s.d = postgresDialect()
-		s.e, err = openPostgres(ctx, s.d, c.DSN, c.MaxConns)
+		s.e, err = openPostgres(ctx, s.d, c.DSN, c.MaxConns, s.clock)
 	case strings.Contains(c.DSN, "://"):
 		return nil, errors.New("open the store: the database must be a postgres:// address or the path of a SQLite file")
 	default:
