@@ -1,0 +1,344 @@
+package provider
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"hob"
+)
+
+const (
+	anthropicName    = "anthropic"
+	anthropicVersion = "2023-06-01"
+)
+
+func init() {
+	add(maker{
+		name: anthropicName, rank: 2, vars: "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)", model: "claude-sonnet-4-5",
+		endpoint: func(c Config) (Endpoint, bool) { return c.Anthropic, c.Anthropic.set() },
+		open: func(e env) (hob.Provider, error) {
+			c, err := e.caller(anthropicName, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+			if err != nil {
+				return nil, err
+			}
+			c.base = strings.TrimSuffix(c.base, "/v1") // the variable is meant without the version, and often has it
+			h := http.Header{"Anthropic-Version": {anthropicVersion}}
+			if e.endpoint.Key != "" {
+				h.Set("X-Api-Key", string(e.endpoint.Key))
+			}
+			return &messages{caller: c, header: h}, nil
+		},
+	})
+}
+
+// messages speaks Anthropic's Messages API.
+type messages struct {
+	caller caller
+	header http.Header
+}
+
+// Stream sends one request; see hob.Provider.
+func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
+	return func(yield func(hob.Delta, error) bool) {
+		f := familyOf(r.Model)
+		n := newNames(r)
+		body, text := p.render(r, f, n)
+		p.caller.stream(ctx, exchange{
+			path: "/v1/messages", header: p.header, body: body, text: text, window: f.window,
+			decode: func() decoder { return &messagesDecoder{names: n} },
+		}, yield)
+	}
+}
+
+// Tokens a model may think with, by effort, and the least that is allowed.
+const (
+	minBudget    = 1_024
+	lowBudget    = 2_048
+	mediumBudget = 8_192
+	highBudget   = 24_576
+)
+
+// plan is what max_tokens and thinking come to.
+type plan struct {
+	maxTokens int
+	budget    int    // 0 = no budget is sent
+	effort    string // of adaptive thinking, "" = none is sent
+}
+
+// planOf weighs the wanted length and effort. max_tokens bounds thinking and answer together, so the budget is added to a
+// length the caller wanted for the answer. Thinking is left out where the turn under way has tool calls without the
+// signed thoughts that led to them, as after a change of provider: the API refuses such a history.
+func planOf(r hob.Request, f family) plan {
+	p := plan{maxTokens: r.MaxTokens}
+	if p.maxTokens <= 0 {
+		p.maxTokens = f.output
+	}
+	e := r.ReasoningEffort
+	if e == "" || e == hob.EffortNone || f.thinking == thinkNever || !thoughtsKept(r.Messages) {
+		return p
+	}
+	if f.thinking == thinkAdaptive {
+		p.effort = string(e)
+		if e == effortLeast {
+			p.effort = string(hob.EffortLow)
+		}
+		return p
+	}
+	switch e {
+	case hob.EffortHigh:
+		p.budget = highBudget
+	case hob.EffortMedium:
+		p.budget = mediumBudget
+	case hob.EffortLow:
+		p.budget = lowBudget
+	default:
+		p.budget = minBudget
+	}
+	p.maxTokens += p.budget
+	if f.ceiling > 0 {
+		p.maxTokens = max(min(p.maxTokens, f.ceiling), p.maxTokens-p.budget)
+	}
+	return p
+}
+
+// thoughtsKept says whether every assistant message with calls since the user's last message has its thoughts.
+func thoughtsKept(history []hob.Message) bool {
+	for i := len(history) - 1; i >= 0 && history[i].Role != hob.RoleUser; i-- {
+		m := &history[i]
+		if m.Role == hob.RoleAssistant && len(m.Calls) > 0 && !hasThoughts(m) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasThoughts(m *hob.Message) bool {
+	return m.Reasoning != nil && m.Reasoning.Provider == anthropicName && len(m.Reasoning.Artefact) > 2
+}
+
+// render writes the request's JSON. text counts the bytes of it that are text.
+func (p *messages) render(r hob.Request, f family, n names) (body []byte, text int) {
+	size, text := requestSize(r)
+	plan := planOf(r, f)
+	b := make([]byte, 0, size)
+	b = append(b, `{"model":`...)
+	b = appendString(b, r.Model)
+	b = append(b, `,"stream":true,"max_tokens":`...)
+	b = strconv.AppendInt(b, int64(plan.maxTokens), 10)
+	switch {
+	case plan.budget > 0:
+		b = append(b, `,"thinking":{"type":"enabled","budget_tokens":`...)
+		b = strconv.AppendInt(b, int64(plan.budget), 10)
+		b = append(b, '}')
+	case plan.effort != "":
+		b = append(b, `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":`...)
+		b = appendString(b, plan.effort)
+		b = append(b, '}')
+	case r.Temperature != nil && !f.noTemperature: // not beside thinking
+		b = append(b, `,"temperature":`...)
+		b = strconv.AppendFloat(b, min(*r.Temperature, 1), 'g', -1, 64) // the scale ends at 1
+	}
+	history := r.Messages
+	system := systemText(r, &history)
+	if system != "" {
+		b = append(b, `,"system":`...)
+		b = appendString(b, system)
+	}
+	b = p.tools(b, r, n)
+	return append(appendTurns(append(b, `,"messages":`...), history, n), '}'), text
+}
+
+// systemText joins the instructions, the system messages that lead the history, which it takes off, and what asks for
+// the wanted form of answer: the API has no field for a form that every model takes.
+func systemText(r hob.Request, history *[]hob.Message) string {
+	parts := make([]string, 0, 3)
+	if r.System != "" {
+		parts = append(parts, r.System)
+	}
+	for len(*history) > 0 && (*history)[0].Role == hob.RoleSystem {
+		parts = append(parts, (*history)[0].Text())
+		*history = (*history)[1:]
+	}
+	if form := answerForm(r.ResponseFormat); form != "" {
+		parts = append(parts, form)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// answerForm says a response_format in words.
+func answerForm(format []byte) string {
+	kind, _ := walk(format, []string{"type"})
+	switch jsonText(kind) {
+	case "json_object":
+		return "Answer with one JSON object and nothing else: no introduction, no code fence."
+	case "json_schema":
+		if schema, ok := walk(format, []string{"json_schema", "schema"}); ok {
+			return "Answer with one JSON value that fits the following JSON Schema and nothing else: no introduction, no " +
+				"code fence.\n" + string(schema)
+		}
+	}
+	return ""
+}
+
+func (p *messages) tools(b []byte, r hob.Request, n names) []byte {
+	if len(r.Tools) == 0 {
+		return b
+	}
+	b = append(b, `,"tools":[`...)
+	for i := range r.Tools {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"name":`...)
+		b = appendString(b, n.wire(r.Tools[i].Name))
+		if r.Tools[i].Description != "" {
+			b = append(b, `,"description":`...)
+			b = appendString(b, r.Tools[i].Description)
+		}
+		b = append(b, `,"input_schema":`...)
+		b = append(appendSchema(b, r.Tools[i]), '}')
+	}
+	b = append(b, ']')
+	if r.NoToolUse {
+		b = append(b, `,"tool_choice":{"type":"none"}`...)
+	}
+	return b
+}
+
+// goOn stands where the API wants a user's message and the history has none: at its beginning, when what came before was
+// cut off.
+const goOn = `{"type":"text","text":"(The conversation goes on.)"}`
+
+// appendTurns writes the history as turns of user and assistant that alternate. Tool results, and system messages amid
+// the history, belong to the user's turn.
+func appendTurns(b []byte, history []hob.Message, n names) []byte {
+	b = append(b, '[')
+	open := "" // role of the turn under way
+	turn := func(role string) {
+		switch {
+		case role == open:
+			b = append(b, ',')
+			return
+		case open != "":
+			b = append(b, `]},`...)
+		case role == string(hob.RoleAssistant):
+			b = append(b, `{"role":"user","content":[`+goOn+`]},`...)
+		}
+		open = role
+		b = append(b, `{"role":"`...)
+		b = append(b, role...)
+		b = append(b, `","content":[`...)
+	}
+	for i := range history {
+		m := &history[i]
+		if m.Role == hob.RoleAssistant {
+			turn(string(hob.RoleAssistant))
+			b = appendAssistantBlocks(b, m, n)
+			continue
+		}
+		turn(string(hob.RoleUser))
+		switch m.Role {
+		case hob.RoleTool:
+			b = appendToolResult(b, m)
+		case hob.RoleSystem:
+			b = appendTextBlock(b, "<system-context>\n"+m.Text()+"\n</system-context>")
+		case hob.RoleUser, hob.RoleAssistant:
+			b = appendUserBlocks(b, m)
+		}
+	}
+	if open == "" {
+		turn(string(hob.RoleUser))
+		b = append(b, goOn...)
+	}
+	return append(b, `]}]`...)
+}
+
+func appendTextBlock(b []byte, text string) []byte {
+	b = append(b, `{"type":"text","text":`...)
+	b = appendString(b, text)
+	return append(b, '}')
+}
+
+func appendToolResult(b []byte, m *hob.Message) []byte {
+	b = append(b, `{"type":"tool_result","tool_use_id":`...)
+	b = appendString(b, string(m.CallID))
+	if m.Content != "" {
+		b = append(b, `,"content":`...)
+		b = appendString(b, m.Content)
+	}
+	if m.IsError {
+		b = append(b, `,"is_error":true`...)
+	}
+	return append(b, '}')
+}
+
+// appendAssistantBlocks writes thoughts, text and calls, in this order, which is the one the API wants them back in.
+func appendAssistantBlocks(b []byte, m *hob.Message, n names) []byte {
+	start := len(b)
+	if hasThoughts(m) {
+		a := m.Reasoning.Artefact
+		if a[0] == '[' { // the blocks, as they came
+			a = a[1 : len(a)-1]
+		}
+		b = append(b, a...)
+	}
+	if m.Content != "" {
+		b = comma(b, start)
+		b = appendTextBlock(b, m.Content)
+	}
+	for _, c := range m.Calls {
+		b = comma(b, start)
+		b = append(b, `{"type":"tool_use","id":`...)
+		b = appendString(b, string(c.ID))
+		b = append(b, `,"name":`...)
+		b = appendString(b, n.wire(c.Name))
+		b = append(b, `,"input":`...)
+		b = append(b, c.Arguments...)
+		b = append(b, '}')
+	}
+	return b
+}
+
+// comma parts an element from those since start.
+func comma(b []byte, start int) []byte {
+	if len(b) > start {
+		return append(b, ',')
+	}
+	return b
+}
+
+func appendUserBlocks(b []byte, m *hob.Message) []byte {
+	if len(m.Parts) == 0 {
+		return appendTextBlock(b, m.Content)
+	}
+	start := len(b)
+	for _, p := range m.Parts {
+		b = comma(b, start)
+		if p.Type != hob.ImagePart {
+			b = appendTextBlock(b, p.Text)
+			continue
+		}
+		b = append(b, `{"type":"image","source":`...)
+		mediaType, data, inline := splitDataURL(p.URL)
+		switch {
+		case len(p.Data) > 0:
+			b = append(b, `{"type":"base64","media_type":`...)
+			b = appendString(b, p.MediaType)
+			b = append(b, `,"data":`...)
+			b = appendBase64(b, p.Data)
+		case inline:
+			b = append(b, `{"type":"base64","media_type":`...)
+			b = appendString(b, mediaType)
+			b = append(b, `,"data":`...)
+			b = appendString(b, data)
+		default:
+			b = append(b, `{"type":"url","url":`...)
+			b = appendString(b, p.URL)
+		}
+		b = append(b, `}}`...)
+	}
+	return b
+}

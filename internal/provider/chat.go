@@ -1,0 +1,257 @@
+package provider
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"strconv"
+
+	"hob"
+)
+
+// chat speaks OpenAI's chat completions, to OpenAI and to every server that copies it.
+type chat struct {
+	caller caller
+	header http.Header
+	style  chatStyle
+}
+
+// chatStyle is what differs between servers rather than between models.
+type chatStyle struct {
+	reasoningObject bool // "reasoning":{"effort":…} for every model, instead of reasoning_effort where known (OpenRouter)
+	details         bool // wants reasoning_details back
+}
+
+// Stream sends one request; see hob.Provider.
+func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
+	return func(yield func(hob.Delta, error) bool) {
+		f := familyOf(r.Model)
+		n := newNames(r)
+		body, text := p.render(r, f, n)
+		known := func(name string) bool {
+			name = n.original(name)
+			for i := range r.Tools {
+				if r.Tools[i].Name == name {
+					return true
+				}
+			}
+			return false
+		}
+		p.caller.stream(ctx, exchange{
+			path: "/chat/completions", header: p.header, body: body, text: text, window: f.window, silent: f.silent,
+			decode: func() decoder {
+				d := &chatDecoder{names: n}
+				if len(r.Tools) > 0 {
+					d.calls.known = known
+				}
+				return d
+			},
+		}, yield)
+	}
+}
+
+// render writes the request's JSON. text counts the bytes of it that are text.
+func (p *chat) render(r hob.Request, f family, n names) (body []byte, text int) {
+	size, text := requestSize(r)
+	b := make([]byte, 0, size)
+	b = append(b, `{"model":`...)
+	b = appendString(b, r.Model)
+	b = append(b, `,"messages":[`...)
+	if r.System != "" {
+		b = appendRole(b, f.systemRole())
+		b = appendString(b, r.System)
+		b = append(b, `},`...)
+	}
+	turn := lastUser(r.Messages)
+	for i := range r.Messages {
+		b = p.message(b, &r.Messages[i], f, n, i > turn)
+		b = append(b, ',')
+	}
+	if b[len(b)-1] == ',' {
+		b = b[:len(b)-1]
+	}
+	b = append(b, `],"stream":true,"stream_options":{"include_usage":true}`...)
+	if len(r.Tools) > 0 && !r.NoToolUse {
+		b = p.tools(b, r.Tools, n)
+	}
+	return append(p.tuning(b, r, f), '}'), text
+}
+
+func (p *chat) tools(b []byte, tools []hob.ToolSpec, n names) []byte {
+	b = append(b, `,"tools":[`...)
+	for i := range tools {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"type":"function","function":{"name":`...)
+		b = appendString(b, n.wire(tools[i].Name))
+		if tools[i].Description != "" {
+			b = append(b, `,"description":`...)
+			b = appendString(b, tools[i].Description)
+		}
+		b = append(b, `,"parameters":`...)
+		b = appendSchema(b, tools[i])
+		b = append(b, `}}`...)
+	}
+	return append(b, ']')
+}
+
+// tuning writes what steers the answer, as far as the model's family knows it.
+func (p *chat) tuning(b []byte, r hob.Request, f family) []byte {
+	if r.Temperature != nil && !f.noTemperature {
+		b = append(b, `,"temperature":`...)
+		b = strconv.AppendFloat(b, *r.Temperature, 'g', -1, 64)
+	}
+	if r.MaxTokens > 0 {
+		if f.completionTokens {
+			b = append(b, `,"max_completion_tokens":`...)
+		} else {
+			b = append(b, `,"max_tokens":`...)
+		}
+		b = strconv.AppendInt(b, int64(r.MaxTokens), 10)
+	}
+	if len(r.ResponseFormat) > 0 && string(r.ResponseFormat) != "null" {
+		b = append(b, `,"response_format":`...)
+		b = append(b, r.ResponseFormat...)
+	}
+	if r.ReasoningEffort == "" {
+		return b
+	}
+	if p.style.reasoningObject {
+		b = append(b, `,"reasoning":{"effort":`...)
+		b = appendString(b, string(r.ReasoningEffort))
+		return append(b, '}')
+	}
+	if e := f.effort.spell(r.ReasoningEffort); e != "" {
+		b = append(b, `,"reasoning_effort":`...)
+		b = appendString(b, e)
+	}
+	return b
+}
+
+const effortLeast = "minimal"
+
+// spell is the word a family has for an effort, "" where it has none.
+func (e effort) spell(want hob.ReasoningEffort) string {
+	switch {
+	case e == effortUnknown:
+		return ""
+	case want == hob.EffortNone && e == effortMinimal:
+		return effortLeast
+	case want == hob.EffortNone && e == effortClassic:
+		return string(hob.EffortLow)
+	case want == effortLeast && e == effortNone:
+		return string(hob.EffortNone)
+	case want == effortLeast && e == effortClassic:
+		return string(hob.EffortLow)
+	}
+	return string(want)
+}
+
+func (f family) systemRole() string {
+	if f.system != "" {
+		return f.system
+	}
+	return string(hob.RoleSystem)
+}
+
+func appendRole(b []byte, role string) []byte {
+	b = append(b, `{"role":"`...)
+	b = append(b, role...)
+	return append(b, `","content":`...)
+}
+
+// lastUser is the index of the last message of the user, -1 without one.
+func lastUser(history []hob.Message) int {
+	for i := len(history) - 1; i >= 0; i-- {
+		if history[i].Role == hob.RoleUser {
+			return i
+		}
+	}
+	return -1
+}
+
+// message writes one message. current tells that it belongs to the turn under way.
+func (p *chat) message(b []byte, m *hob.Message, f family, n names, current bool) []byte {
+	switch m.Role {
+	case hob.RoleSystem:
+		b = appendRole(b, f.systemRole())
+		b = appendString(b, m.Text())
+	case hob.RoleTool:
+		b = append(b, `{"role":"tool","tool_call_id":`...)
+		b = appendString(b, string(m.CallID))
+		b = append(b, `,"content":`...)
+		b = appendString(b, m.Content)
+	case hob.RoleAssistant:
+		return append(p.assistant(b, m, f, n, current), '}')
+	case hob.RoleUser:
+		b = appendRole(b, string(hob.RoleUser))
+		b = appendParts(b, m)
+	}
+	return append(b, '}')
+}
+
+func (p *chat) assistant(b []byte, m *hob.Message, f family, n names, current bool) []byte {
+	b = appendRole(b, string(hob.RoleAssistant))
+	if m.Content == "" && len(m.Calls) > 0 {
+		b = append(b, `null`...)
+	} else {
+		b = appendString(b, m.Content)
+	}
+	if t := m.Reasoning; t != nil && t.Provider == p.caller.name {
+		if f.echo && current && t.Text != "" {
+			b = append(b, `,"reasoning_content":`...)
+			b = appendString(b, t.Text)
+		}
+		if p.style.details && len(t.Artefact) > 0 {
+			b = append(b, `,"reasoning_details":`...)
+			b = append(b, t.Artefact...)
+		}
+	}
+	for i, c := range m.Calls {
+		if i == 0 {
+			b = append(b, `,"tool_calls":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = append(b, `{"id":`...)
+		b = appendString(b, string(c.ID))
+		b = append(b, `,"type":"function","function":{"name":`...)
+		b = appendString(b, n.wire(c.Name))
+		b = append(b, `,"arguments":`...)
+		b = appendString(b, string(c.Arguments))
+		b = append(b, `}}`...)
+	}
+	if len(m.Calls) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// appendParts writes a user's content: a string, or a list where there are images.
+func appendParts(b []byte, m *hob.Message) []byte {
+	if len(m.Parts) == 0 {
+		return appendString(b, m.Content)
+	}
+	b = append(b, '[')
+	for i, p := range m.Parts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		switch p.Type {
+		case hob.ImagePart:
+			b = append(b, `{"type":"image_url","image_url":{"url":`...)
+			if len(p.Data) > 0 {
+				b = appendDataURL(b, p.MediaType, p.Data)
+			} else {
+				b = appendString(b, p.URL)
+			}
+			b = append(b, `}}`...)
+		case hob.TextPart:
+			b = append(b, `{"type":"text","text":`...)
+			b = appendString(b, p.Text)
+			b = append(b, '}')
+		}
+	}
+	return append(b, ']')
+}

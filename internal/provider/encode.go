@@ -1,0 +1,188 @@
+package provider
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"unicode/utf8"
+
+	"hob"
+)
+
+const hexDigits = "0123456789abcdef"
+
+// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD; < > & stay as they are.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		if c < utf8.RuneSelf {
+			dst = append(dst, s[from:i]...)
+			dst = appendEscape(dst, c)
+			i++
+			from = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			dst = append(dst, s[from:i]...)
+			dst = append(dst, "\uFFFD"...)
+			from = i + 1
+		}
+		i += n
+	}
+	dst = append(dst, s[from:]...)
+	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}
+
+// appendDataURL appends a data: address as a JSON string.
+func appendDataURL(dst []byte, mediaType string, data []byte) []byte {
+	dst = append(dst, `"data:`...)
+	dst = append(dst, mediaType...)
+	dst = append(dst, ";base64,"...)
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	return append(dst, '"')
+}
+
+// splitDataURL parts a base64 data: address; ok is false for any other address.
+func splitDataURL(address string) (mediaType, data string, ok bool) {
+	rest, ok := strings.CutPrefix(address, "data:")
+	if !ok {
+		return "", "", false
+	}
+	head, data, ok := strings.Cut(rest, ",")
+	mediaType, base64Form := strings.CutSuffix(head, ";base64")
+	mediaType, _, _ = strings.Cut(mediaType, ";")
+	return mediaType, data, ok && base64Form
+}
+
+// requestSize estimates the bytes of a request's JSON, so that it is built in one allocation, and counts its text.
+func requestSize(r hob.Request) (size, text int) {
+	text = len(r.System) + len(r.ResponseFormat)
+	for _, m := range r.Messages {
+		text += len(m.Content) + 64
+		for _, p := range m.Parts {
+			text += len(p.Text)
+			size += base64.StdEncoding.EncodedLen(len(p.Data)) + len(p.URL) + 96
+		}
+		for _, c := range m.Calls {
+			text += len(c.Name) + len(c.Arguments) + 96
+		}
+		if m.Reasoning != nil {
+			size += len(m.Reasoning.Artefact) + len(m.Reasoning.Text)
+		}
+	}
+	for _, t := range r.Tools {
+		text += len(t.Name) + len(t.Description) + len(t.Schema) + 64
+	}
+	return size + text + text/16 + 512, text
+}
+
+// MaxToolName is the longest tool name that every provider takes, in bytes.
+const MaxToolName = 64
+
+// names maps tool names that a provider would refuse to ones it takes, and back. Its zero value maps nothing.
+type names struct {
+	sent map[string]string // ours → theirs
+	back map[string]string // theirs → ours
+}
+
+// newNames looks through a request's tools. Names within the limits, all as a rule, cost nothing.
+func newNames(r hob.Request) names {
+	var n names
+	for _, t := range r.Tools {
+		n.note(t.Name)
+	}
+	for _, m := range r.Messages {
+		for _, c := range m.Calls {
+			n.note(c.Name)
+		}
+	}
+	return n
+}
+
+func (n *names) note(name string) {
+	if plainName(name) {
+		return
+	}
+	if n.sent == nil {
+		n.sent, n.back = map[string]string{}, map[string]string{}
+	}
+	if _, ok := n.sent[name]; ok {
+		return
+	}
+	sum := sha256.Sum256([]byte(name))
+	short := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && plainName(string(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+	const suffix = 1 + 8
+	short = short[:min(len(short), MaxToolName-suffix)] + "_" + hex.EncodeToString(sum[:4])
+	n.sent[name], n.back[short] = short, name
+}
+
+func plainName(name string) bool {
+	if name == "" || len(name) > MaxToolName {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func (n names) wire(name string) string {
+	if s, ok := n.sent[name]; ok {
+		return s
+	}
+	return name
+}
+
+func (n names) original(name string) string {
+	if s, ok := n.back[name]; ok {
+		return s
+	}
+	return name
+}
+
+// emptySchema is the schema of a tool that has none: an object without members.
+const emptySchema = `{"type":"object","properties":{}}`
+
+func appendSchema(dst []byte, t hob.ToolSpec) []byte {
+	if len(t.Schema) == 0 || string(t.Schema) == "null" {
+		return append(dst, emptySchema...)
+	}
+	return append(dst, t.Schema...)
+}
+
+// appendBase64 appends data as a JSON string.
+func appendBase64(dst, data []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	return append(dst, '"')
+}
