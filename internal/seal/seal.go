@@ -158,7 +158,7 @@ func makeFile(name string) error {
 	if err != nil {
 		return fmt.Errorf("seal key: %w", err)
 	}
-	defer os.Remove(f.Name())
+	defer os.Remove(f.Name()) //nolint:errcheck // its other name is the one that counts
 	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("seal key: write %s: %w", name, err)

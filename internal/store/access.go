@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"strings"
 
 	"hob"
@@ -24,7 +23,7 @@ func see(by hob.Principal, o hob.Object) error {
 
 // found turns an absent row into the error for its kind of object.
 func found(err error, kind hob.ObjectKind, what string) error {
-	if errors.Is(err, errNone) {
+	if none(err) {
 		return hob.Absent(kind)
 	}
 	return hob.Wrap(what, err)

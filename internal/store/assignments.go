@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 
 	"hob"
@@ -109,7 +108,7 @@ func assignment(ctx context.Context, t *tx, by hob.Principal, ag hob.AgentID, id
 			return a, nil
 		}
 	}
-	if !ok || err == sql.ErrNoRows {
+	if !ok || none(err) {
 		return hob.Assignment{}, hob.Errorf(hob.NotFound, "%s not found", absent).WithCode("assignment_not_found")
 	}
 	return hob.Assignment{}, err

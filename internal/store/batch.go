@@ -254,7 +254,7 @@ func (p *prepared) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 func (p *prepared) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next time and closed with the connection
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (p *prepared) exec(ctx context.Context, query string, args []any) (sql.Resu
 }
 
 func (p *prepared) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next time and closed with the connection
 	if err != nil {
 		return nil, err
 	}

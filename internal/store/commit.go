@@ -137,7 +137,7 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	now := s.now()
 	return s.write(ctx, "commit a run's step", func(ctx context.Context, t *tx) error {
 		m, err := returning(ctx, t, scanMoved, text, moveArgs(c, next, now)...)
-		if err == errNone {
+		if none(err) {
 			return s.fenced(ctx, t, c, next)
 		}
 		if err != nil {
@@ -199,7 +199,7 @@ func (s *DB) fenced(ctx context.Context, t *tx, c hob.RunCommit, next hob.Status
 	st, err := one(ctx, t, func(r row) (x state, err error) { err = r.Scan(&x.status, &x.epoch, &x.seq); return x, err },
 		`SELECT status, epoch, last_seq FROM runs WHERE id = ?`, string(c.Run))
 	switch {
-	case err == errNone:
+	case none(err):
 		return hob.Errorf(hob.Fenced, "run %s is not there any more", c.Run)
 	case err != nil:
 		return fmt.Errorf("read a fenced run: %w", err)

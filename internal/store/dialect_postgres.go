@@ -129,7 +129,7 @@ func (p *pool) once(ctx context.Context, fn func(context.Context, *tx) error) (e
 		}
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // gives it back to the pool, which closes what is broken
 	// From here on the caller's end does not cut the transaction in half.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgresWrite)
 	defer cancel()

@@ -124,14 +124,15 @@ func (p *preparedPool) stmt(ctx context.Context, query string) (*sql.Stmt, error
 	if err != nil {
 		return nil, err
 	}
-	if first, there := p.stmts.LoadOrStore(query, s); there {
-		return first.(*sql.Stmt), s.Close()
+	first, there := p.stmts.LoadOrStore(query, s)
+	if there { // another reader was faster
+		defer s.Close() //nolint:errcheck // it was never used
 	}
-	return s, nil
+	return first.(*sql.Stmt), nil
 }
 
 func (p *preparedPool) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next time and closed with the connection
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (p *preparedPool) exec(ctx context.Context, query string, args []any) (sql.
 }
 
 func (p *preparedPool) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next time and closed with the connection
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ const historyPage = 32
 
 // pastRun is a finished run as a history needs it.
 type pastRun struct {
-	n, turn, chars    int64
-	status            hob.Status
-	code, err, answer string
+	n, turn, chars int64
+	status         hob.Status
+	code, err      string
 }
 
 func scanPastRun(r row) (p pastRun, err error) {

@@ -13,7 +13,7 @@ import (
 func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
 	t := s.read()
 	x, err := one(ctx, t, scanRun, `SELECT `+runColumns+runFrom+` WHERE r.id = ?`, string(id))
-	if err == errNone {
+	if none(err) {
 		return hob.RunState{}, absentRun()
 	}
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
 
 func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.RunState, error) {
 	pin, err := one(ctx, t, scanText, `SELECT pin FROM run_pins WHERE digest = ?`, x.pin)
-	if err != nil && err != errNone { // seeded turns have none
+	if err != nil && !none(err) { // seeded turns have none
 		return st, err
 	}
 	if pin != "" {
@@ -48,7 +48,7 @@ func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.Ru
 	}
 	step, err := one(ctx, t, scanRunEvent, `SELECT run_n, seq, type, ts, data FROM run_events
 		WHERE run_n = ? AND type = '`+string(hob.EventStepStarted)+`' ORDER BY seq DESC LIMIT 1`, x.n)
-	if err != nil && err != errNone {
+	if err != nil && !none(err) {
 		return st, err
 	}
 	if err == nil {

@@ -64,7 +64,7 @@ func hidden(err error) error {
 // readRun reads a run that the principal may see, or act on with the scope.
 func readRun(ctx context.Context, t *tx, by hob.Principal, scope hob.Scope, id hob.RunID) (storedRun, error) {
 	x, err := one(ctx, t, scanRun, `SELECT `+runColumns+runFrom+` WHERE r.id = ?`, string(id))
-	if err == errNone {
+	if none(err) {
 		return storedRun{}, absentRun()
 	}
 	if err != nil {

@@ -112,7 +112,7 @@ func (s *DB) replay(ctx context.Context, t *tx, x start) (*hob.Run, error) {
 		`SELECT i.digest, i.run_id FROM idempotency i JOIN runs r ON r.id = i.run_id WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`,
 		x.Idempotency.Scope, x.Idempotency.Key, x.now)
 	switch {
-	case err == errNone:
+	case none(err):
 		return nil, nil //nolint:nilnil // as above
 	case err != nil:
 		return nil, fmt.Errorf("look up an idempotency key: %w", err)
@@ -166,7 +166,7 @@ func (s *DB) enterSession(ctx context.Context, t *tx, x start) (entered, error) 
 		RETURNING n, turns, uuid`,
 		string(x.Session.ID), string(r.Workspace), x.uuid, owner, user, string(object(x.Session.Data)), string(object(x.Session.Metadata)),
 		first, x.now, x.now, x.now, string(r.Workspace), string(r.Agent), flag(p.SeesAll()), p.Owner())
-	if err == errNone {
+	if none(err) {
 		return e, s.refusal(ctx, t, x)
 	}
 	return e, hob.Wrap("enter a session", err)
@@ -186,7 +186,7 @@ func (s *DB) refusal(ctx context.Context, t *tx, x start) error {
 			return err
 		}
 	}
-	if err != nil && err != errNone {
+	if err != nil && !none(err) {
 		return fmt.Errorf("read a session: %w", err)
 	}
 	if _, err := agent(ctx, t, p, hob.ScopeRun, x.Run.Agent); err != nil {

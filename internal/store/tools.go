@@ -31,8 +31,10 @@ type toolRow struct {
 }
 
 func (x *toolRow) dest() []any {
-	return []any{&x.t.ID, &x.t.Workspace, &x.t.Name, &x.t.Description, &x.t.Type, &x.schema, &x.config, &x.headers,
-		&x.active, &x.createdAt, &x.updateAt}
+	return []any{
+		&x.t.ID, &x.t.Workspace, &x.t.Name, &x.t.Description, &x.t.Type, &x.schema, &x.config, &x.headers,
+		&x.active, &x.createdAt, &x.updateAt,
+	}
 }
 
 func (s *DB) tool(x toolRow) (hob.Tool, error) {
@@ -212,9 +214,6 @@ func patchTool(t *hob.Tool, p hob.ToolPatch) error {
 // patchHeaders gives the headers of a changed configuration. A masked value means the stored one, but only as long as it
 // goes to the same address: somebody who may not read a secret must not be able to have it sent elsewhere.
 func patchHeaders(old, changed hob.ToolConfig) (map[string]hob.Secret, error) {
-	if changed.Headers == nil {
-		return nil, nil
-	}
 	moved := old.Endpoint != changed.Endpoint
 	headers := make(map[string]hob.Secret, len(changed.Headers))
 	for name, value := range changed.Headers {

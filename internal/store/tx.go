@@ -15,8 +15,8 @@ type tx struct {
 	wrote bool // a statement changed something
 }
 
-// errNone is what one gives when there is no row.
-var errNone = sql.ErrNoRows
+// none says whether one found no row.
+func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	clean(args)
@@ -64,7 +64,7 @@ func clean(args []any) {
 // row is a result row to scan.
 type row interface{ Scan(dest ...any) error }
 
-// one reads the first row; errNone when there is none.
+// one reads the first row; see none where there is no row.
 func one[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var zero T
 	rows, err := t.query(ctx, query, args...)
@@ -76,7 +76,7 @@ func one[T any](ctx context.Context, t *tx, scan func(row) (T, error), query str
 		if err := rows.Err(); err != nil {
 			return zero, err
 		}
-		return zero, errNone
+		return zero, sql.ErrNoRows
 	}
 	v, err := scan(rows)
 	if err != nil {
