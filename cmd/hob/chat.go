@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"hob"
+	"hob/client"
+)
+
+const chatHelp = `Sends a message to an agent (name or id) and shows what happens: steps, tool calls with their arguments, shortened results
+and the answer as it comes. Without a message it is a conversation: one line, one turn; an empty line does nothing; /exit or
+Ctrl-D ends it. Ctrl-C cancels the run; a second one leaves at once.
+
+  --session ID   goes on with that session
+  --json         prints the events as they come, one JSON object per line
+
+The exit code is 0 when the run completed and 1 when it failed. The server is found at HOB_ADDR, the key in HOB_KEY or in
+the data folder. A message that is "-" is read from standard input.
+
+Options:
+`
+
+// Bounds of what is read from the terminal.
+const (
+	maxInput   = 1 << 20 // bytes of a line, or of a message from standard input
+	cancelTime = 10 * time.Second
+)
+
+// chatter is one hob chat.
+type chatter struct {
+	world
+	remote  *remote
+	agent   hob.Agent
+	session hob.SessionID
+	asJSON  bool
+	signals chan os.Signal
+}
+
+func chat(ctx context.Context, w world) error {
+	flags := flag.NewFlagSet("chat", flag.ContinueOnError)
+	session := flags.String("session", "", "session to go on with")
+	asJSON := flags.Bool("json", false, "events as JSON")
+	c, words, err := w.load(flags)
+	if err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		return usageError("which agent? its name or id comes first")
+	}
+	r, err := connect(c)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ch := &chatter{world: w, remote: r, session: hob.SessionID(*session), asJSON: *asJSON, signals: make(chan os.Signal, 4)}
+	if ch.agent, err = r.agent(ctx, words[0]); err != nil {
+		return err
+	}
+	signal.Notify(ch.signals, os.Interrupt)
+	defer signal.Stop(ch.signals)
+	if len(words) == 1 {
+		return ch.converse(ctx)
+	}
+	message := strings.Join(words[1:], " ")
+	if message == "-" {
+		if message, err = readAll(w.stdin); err != nil {
+			return err
+		}
+	}
+	return ch.turn(ctx, message)
+}
+
+func readAll(in io.Reader) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err != nil {
+		return "", fmt.Errorf("read the message: %w", err)
+	}
+	if len(b) > maxInput {
+		return "", hob.Errorf(hob.TooLarge, "the message is longer than %d bytes", maxInput)
+	}
+	return string(b), nil
+}
+
+// converse runs a turn per line until the input ends. Its outcome is that of the last turn.
+func (c *chatter) converse(ctx context.Context) error {
+	asks := terminal(c.stdin) && !c.asJSON
+	if asks {
+		fmt.Fprintf(c.stdout, "%s (%s). /exit or Ctrl-D ends the conversation.\n", plain(c.agent.Name), plain(c.agent.Model))
+	}
+	lines, failed := readLines(c.stdin)
+	var last error
+	for {
+		if asks {
+			fmt.Fprint(c.stdout, "\n> ")
+		}
+		select {
+		case <-c.signals:
+			return exit(exitInterrupted)
+		case line, more := <-lines:
+			if !more {
+				return errors.Join(last, <-failed)
+			}
+			switch line = strings.TrimSpace(line); line {
+			case "":
+				continue
+			case "/exit", "/quit":
+				return last
+			}
+			if last = c.turn(ctx, line); last != nil && !isFailedRun(last) {
+				return last
+			}
+		}
+	}
+}
+
+// isFailedRun tells a turn that went wrong, after which one can go on, from a server that cannot be talked to.
+func isFailedRun(err error) bool {
+	var code exit
+	return errors.As(err, &code)
+}
+
+// readLines reads in the background, so that a signal is heard while nobody types. The goroutine ends with the input or,
+// where nobody takes its line any more, with the process.
+func readLines(in io.Reader) (<-chan string, <-chan error) {
+	lines, failed := make(chan string), make(chan error, 1)
+	go func() {
+		defer close(lines)
+		s := bufio.NewScanner(in)
+		s.Buffer(nil, maxInput)
+		for s.Scan() {
+			lines <- s.Text()
+		}
+		failed <- s.Err()
+	}()
+	return lines, failed
+}
+
+// turn sends one message and shows its run to the end. The first Ctrl-C asks the server to cancel the run, whose end is
+// then shown as usual; the second one leaves.
+func (c *chatter) turn(ctx context.Context, message string) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	watch := &canceller{chatter: c, leave: leave}
+	go watch.run(ctx)
+
+	show := c.shower()
+	var status hob.Status
+	// A key of its own makes the start safe to repeat.
+	in := client.RunRequest{Message: message, SessionID: c.session, IdempotencyKey: "chat-" + hob.RandomHex(12)}
+	for e, err := range c.remote.RunStream(ctx, c.agent.ID, in) {
+		if err != nil {
+			if watch.left() {
+				return exit(exitInterrupted)
+			}
+			return c.remote.explain(err)
+		}
+		var f struct {
+			Run     hob.RunID     `json:"run_id"`
+			Session hob.SessionID `json:"session_id"`
+			Status  hob.Status    `json:"status"`
+		}
+		if err := json.Unmarshal(e.Data, &f); err != nil {
+			return fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if e.Type == hob.EventStart {
+			c.session = f.Session
+			watch.started(f.Run)
+		}
+		if e.Type == hob.EventComplete {
+			status = f.Status
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	switch {
+	case watch.left():
+		return exit(exitInterrupted)
+	case status == hob.Completed:
+		return nil
+	}
+	return exit(exitFault)
+}
+
+// shower gives how events are shown.
+func (c *chatter) shower() func(hob.Event) error {
+	if c.asJSON {
+		return func(e hob.Event) error {
+			_, err := fmt.Fprintf(c.stdout, "%s\n", e.Data)
+			return err
+		}
+	}
+	p := &printer{out: c.stdout, colour: colours(c.stdout, c.getenv)}
+	return p.event
+}

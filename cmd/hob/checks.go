@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"hob"
+	"hob/internal/agentsql"
+	"hob/internal/config"
+	"hob/internal/egress"
+	"hob/internal/seal"
+	"hob/internal/store"
+)
+
+func (r *report) checkAccess() {
+	switch err := r.config.CheckExposed(); {
+	case err != nil:
+		r.add("access", bad, explain(err), "")
+	case r.config.Loopback():
+		r.add("access", ok, "only this machine reaches "+r.config.Addr, "")
+	default:
+		r.add("access", ok, r.config.Addr+" is open to other machines, with a service key of the operator's; put TLS before it", "")
+	}
+	if s := r.config.JWTSecret; s != "" && len(s) < config.MinJWTSecret {
+		r.add("access", warn, fmt.Sprintf("HOB_JWT_SECRET has %d characters: easy to guess", len(s)), "use the output of: openssl rand -hex 32")
+	}
+	if !r.config.RateLimit {
+		r.add("access", warn, "HOB_RATE_LIMIT is off: one client can take the whole server", "")
+	}
+	if os.Geteuid() == 0 {
+		r.add("access", warn, "this runs as root", "run hob as a user of its own")
+	}
+}
+
+// checkFolder looks at the modes of what should be nobody else's to read.
+func (r *report) checkFolder() {
+	dir := r.config.Data
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.add("data folder", warn, dir+" is not there yet; hob serve makes it", "")
+		return
+	case err != nil:
+		r.add("data folder", bad, err.Error(), "")
+		return
+	case !info.IsDir():
+		r.add("data folder", bad, dir+" is a file", "choose another with --data")
+		return
+	case info.Mode().Perm()&0o022 != 0:
+		r.add("data folder", bad, fmt.Sprintf("others may write to %s (mode %04o)", dir, info.Mode().Perm()), "chmod 700 "+dir)
+	case info.Mode().Perm()&0o077 != 0:
+		r.add("data folder", warn, fmt.Sprintf("others may look into %s (mode %04o)", dir, info.Mode().Perm()), "chmod 700 "+dir)
+	default:
+		r.add("data folder", ok, fmt.Sprintf("%s is its owner's alone (mode %04o)", dir, info.Mode().Perm()), "")
+	}
+	for _, name := range []string{config.FileName, serviceKeyFile, store.FileName, store.FileName + "-wal"} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			r.add("data folder", bad, fmt.Sprintf("others may read %s (mode %04o)", path, info.Mode().Perm()), "chmod 600 "+path)
+		}
+	}
+}
+
+// checkSeal opens the seal key without making one.
+func (r *report) checkSeal() *seal.Box {
+	path := filepath.Join(r.config.Data, sealKeyFile)
+	if r.config.SealKey == "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			if r.hasStore() {
+				r.add("seal key", bad, path+" is missing: the secrets in the database cannot be opened",
+					"put the file back from its backup, or set "+seal.EnvKey)
+			} else {
+				r.add("seal key", warn, "there is none yet; hob serve makes "+path, "")
+			}
+			return nil
+		}
+	}
+	box, err := seal.Open(path, string(r.config.SealKey))
+	if err != nil {
+		r.add("seal key", bad, err.Error(), "")
+		return nil
+	}
+	r.add("seal key", ok, "from "+box.Source(), "")
+	return box
+}
+
+// hasStore says whether a store exists: one in the data folder begins with its file, one on Postgres is asked.
+func (r *report) hasStore() bool {
+	if r.config.Database != "" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(r.config.Data, store.FileName))
+	return err == nil
+}
+
+// checkProject asks the project database's own checks, without making the sample.
+func (r *report) checkProject(ctx context.Context) {
+	const check = "project database"
+	path := filepath.Join(r.config.Data, projectFile)
+	var db agentsql.DB
+	var err error
+	switch {
+	case r.config.Database == "" && r.config.ProjectDatabase == "":
+		if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
+			r.add(check, warn, "there is none yet; hob serve makes "+path+" with a sample", "")
+			return
+		}
+		db, err = agentsql.OpenSQLite(path, agentsql.Options{})
+	default:
+		db, err = openPostgresProject(ctx, r.config)
+	}
+	if err != nil {
+		r.add(check, bad, err.Error(), "")
+		return
+	}
+	defer db.Close()
+	levels := map[agentsql.Level]verdict{agentsql.OK: ok, agentsql.Warning: warn, agentsql.Fault: bad}
+	for _, f := range db.Check(ctx) {
+		r.add(check, levels[f.Level], f.Text, f.Fix)
+	}
+}
+
+// checkEgress tries the guard on a listener of its own: what it must refuse is really there to be reached.
+func (r *report) checkEgress(ctx context.Context) {
+	const check = "egress guard"
+	allow, err := egress.ParseAllow(r.config.EgressAllow)
+	if err != nil {
+		r.add(check, bad, err.Error(), "")
+		return
+	}
+	canary, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		r.add(check, warn, "not tried: "+err.Error(), "")
+		return
+	}
+	defer canary.Close()
+	reached := make(chan struct{}, 1)
+	go func() {
+		if conn, err := canary.Accept(); err == nil {
+			conn.Close()
+			reached <- struct{}{}
+		}
+	}()
+	guard := egress.New(egress.Config{})
+	defer guard.Close()
+	for _, url := range []string{"http://" + canary.Addr().String() + "/", "http://169.254.169.254/latest/meta-data/"} {
+		_, err := guard.Do(ctx, egress.Request{Pool: "doctor", URL: url, Timeout: 2 * time.Second})
+		var refused *egress.Error
+		if !errors.As(err, &refused) || refused.Kind != egress.Refused {
+			r.add(check, bad, fmt.Sprintf("%s was not refused (%v)", url, err), "do not run this build")
+			return
+		}
+	}
+	select {
+	case <-reached:
+		r.add(check, bad, "a connection to this machine went through", "do not run this build")
+		return
+	default:
+	}
+	text := "refuses this machine and the cloud metadata address"
+	if len(allow) > 0 {
+		names := make([]string, len(allow))
+		for i, e := range allow {
+			names[i] = e.String()
+		}
+		r.add(check, warn, text+"; --egress-allow opens "+strings.Join(names, ", "), "")
+		return
+	}
+	r.add(check, ok, text, "")
+}
+
+// checkModels says which providers are configured; it does not call them.
+func (r *report) checkModels() {
+	var names []string
+	for _, p := range []struct {
+		name     string
+		endpoint config.Endpoint
+	}{
+		{"openai", r.config.OpenAI},
+		{"anthropic", r.config.Anthropic},
+		{"gemini", r.config.Gemini},
+		{"openrouter", r.config.OpenRouter},
+	} {
+		if !p.endpoint.Configured() {
+			continue
+		}
+		names = append(names, p.name)
+		if p.endpoint.BaseURL != "" && p.endpoint.Key == "" {
+			names[len(names)-1] += " (no key)"
+		}
+	}
+	if r.config.OllamaHost != "" {
+		names = append(names, "ollama")
+	}
+	if len(names) == 0 {
+		r.add("models", warn, "no provider is configured; agents made without a model play a script",
+			"set OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY or OLLAMA_HOST")
+		return
+	}
+	r.add("models", ok, "configured: "+strings.Join(names, ", "), "")
+}
+
+// wantedFiles lets the server hold its 10,000 streams, with room for the store and for outgoing connections.
+const wantedFiles = 12_000
+
+// checkFiles looks at the limit on open files, which bounds connections. Go raises the soft limit to the hard one.
+func (r *report) checkFiles() {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		r.add("open files", warn, "the limit cannot be read: "+err.Error(), "")
+		return
+	}
+	if limit.Max < wantedFiles {
+		r.add("open files", warn, fmt.Sprintf("at most %d: too few for 10,000 streams", limit.Max), "raise the hard limit (ulimit -Hn, LimitNOFILE=) to 16384")
+		return
+	}
+	r.add("open files", ok, fmt.Sprintf("up to %d", limit.Max), "")
+}
+
+// checkStore opens the store as the server does. A store that is not there yet is not made.
+func (r *report) checkStore(ctx context.Context, box *seal.Box) {
+	const check = "store"
+	if !r.hasStore() {
+		r.add(check, warn, "there is none yet; hob serve makes it", "")
+		return
+	}
+	if box == nil {
+		r.add(check, bad, "not opened, because there is no seal key", "")
+		return
+	}
+	s, err := store.Open(ctx, store.Config{DSN: r.config.Database, Dir: r.config.Data, Box: box})
+	if err != nil {
+		r.add(check, bad, explain(err), "")
+		return
+	}
+	defer s.Close()
+	if err := s.Ping(ctx); err != nil {
+		r.add(check, bad, explain(err), "")
+		return
+	}
+	r.add(check, ok, s.Dialect()+" answers, its schema is this program's, and the seal key is the one it was filled under", "")
+	r.checkKeys(ctx, s)
+}
+
+// checkKeys says whether anybody can use the server.
+func (r *report) checkKeys(ctx context.Context, s hob.Store) {
+	keys, err := s.Keys(ctx, hob.System(hob.DefaultWorkspace))
+	if err != nil {
+		r.add("keys", bad, explain(err), "")
+		return
+	}
+	service, now := 0, hob.SystemClock()
+	for _, k := range keys {
+		if k.Service && k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time)) {
+			service++
+		}
+	}
+	if service == 0 {
+		r.add("keys", warn, "no service key is valid", "start once with HOB_SERVICE_KEY set to a new key")
+		return
+	}
+	r.add("keys", ok, count(service, "valid service key")+", "+count(len(keys), "key")+" in all", "")
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"hob/internal/config"
+)
+
+const doctorHelp = `Checks the installation as hob serve would find it: data folder and keys, the store, what agents' SQL can do, the egress
+guard, model providers, limits of the system. It changes nothing. The exit code is 1 when a check fails.
+
+  --json     the checks and the configuration as JSON
+
+Options, the same as of hob serve:
+`
+
+// verdict is how a check came out.
+type verdict string
+
+const (
+	ok   verdict = "ok"
+	warn verdict = "warn"
+	bad  verdict = "fail"
+)
+
+// finding is one line of the table.
+type finding struct {
+	Check   string  `json:"check"`
+	Verdict verdict `json:"verdict"`
+	Text    string  `json:"text"`
+	Fix     string  `json:"fix,omitempty"`
+}
+
+// doctorTime bounds all checks together.
+const doctorTime = 30 * time.Second
+
+// report collects findings.
+type report struct {
+	config   config.Config
+	findings []finding
+}
+
+func (r *report) add(check string, v verdict, text, fix string) {
+	r.findings = append(r.findings, finding{check, v, text, fix})
+}
+
+func doctor(ctx context.Context, w world) error {
+	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "as JSON")
+	c, words, err := w.load(flags)
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		return usageError(fmt.Sprintf("unexpected word %q", words[0]))
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	r := &report{config: c}
+	r.checkAccess()
+	r.checkFolder()
+	box := r.checkSeal()
+	r.checkStore(ctx, box)
+	r.checkProject(ctx)
+	r.checkEgress(ctx)
+	r.checkModels()
+	r.checkFiles()
+	if err := r.write(w, *asJSON); err != nil {
+		return err
+	}
+	for _, f := range r.findings {
+		if f.Verdict == bad {
+			return exit(exitFault)
+		}
+	}
+	return nil
+}
+
+func (r *report) write(w world, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w.stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(map[string]any{"version": buildVersion(), "checks": r.findings, "configuration": r.config.Dump()})
+	}
+	colour := colours(w.stdout, w.getenv)
+	var b strings.Builder
+	fmt.Fprintf(&b, "hob %s\n\n", buildVersion())
+	for _, f := range r.findings {
+		mark := string(f.Verdict)
+		if colour {
+			mark = string(map[verdict]style{ok: green, warn: yellow, bad: red}[f.Verdict]) + mark + reset
+		}
+		fmt.Fprintf(&b, "%s%s  %-17s %s\n", mark, strings.Repeat(" ", 4-len(f.Verdict)), f.Check, plain(f.Text))
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "%25s→ %s\n", "", plain(f.Fix))
+		}
+	}
+	b.WriteString("\nConfiguration (what is not a default):\n")
+	for _, s := range r.config.Dump() {
+		if s.Source != config.FromDefault {
+			fmt.Fprintf(&b, "  %-24s %s (%s)\n", s.Name, plain(s.Value), s.Source)
+		}
+	}
+	_, err := fmt.Fprint(w.stdout, b.String())
+	return err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"hob/internal/agentsql"
+	"hob/internal/builtin"
+	"hob/internal/config"
+	"hob/internal/egress"
+	"hob/internal/provider"
+	"hob/internal/seal"
+	"hob/internal/store"
+)
+
+// parts are a server's insides, opened in the order in which they depend on each other. hob doctor opens the same ones.
+type parts struct {
+	box         *seal.Box
+	guard       *egress.Guard
+	store       *store.DB
+	database    agentsql.DB // nil = database_query is off
+	databaseOff string      // and why
+	tools       *builtin.Set
+	models      *provider.Registry
+
+	own atomic.Pointer[netip.AddrPort] // the address the server listens on, which no tool may reach
+}
+
+// open opens everything but the engine and the API. What was opened is closed again where a later part fails.
+func open(ctx context.Context, c config.Config, log *slog.Logger) (_ *parts, err error) {
+	p := &parts{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.guard, err = p.openGuard(c, log); err != nil {
+		return nil, err
+	}
+	if p.box, err = seal.Open(filepath.Join(c.Data, sealKeyFile), string(c.SealKey)); err != nil {
+		return nil, fmt.Errorf("open the seal key: %w", err)
+	}
+	if p.store, err = store.Open(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: p.box}); err != nil {
+		return nil, err
+	}
+	p.openDatabase(ctx, c, log)
+	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff}
+	if p.database != nil {
+		deps.Database = projectDatabase{db: p.database, log: log}
+	}
+	p.tools = builtin.New(deps)
+	p.models = provider.New(provider.Config{
+		OpenAI: provider.Endpoint(c.OpenAI), Anthropic: provider.Endpoint(c.Anthropic),
+		OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost, Clients: p.guard,
+	})
+	return p, nil
+}
+
+func (p *parts) openGuard(c config.Config, log *slog.Logger) (*egress.Guard, error) {
+	allow, err := egress.ParseAllow(c.EgressAllow)
+	if err != nil {
+		return nil, configError{err}
+	}
+	return egress.New(egress.Config{
+		Allow: allow,
+		Own: func() []netip.AddrPort {
+			if own := p.own.Load(); own != nil {
+				return []netip.AddrPort{*own}
+			}
+			return nil
+		},
+		Refused: func(r egress.Refusal) {
+			log.Info("the egress guard refused a destination", slog.String("host", r.Host), slog.Int("port", int(r.Port)),
+				slog.String("rule", string(r.Rule)))
+		},
+	}), nil
+}
+
+// openDatabase opens what agents query. A fault turns the tool off and says why: the server is of use without it.
+func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Logger) {
+	db, err := openProject(ctx, c)
+	if err != nil {
+		p.databaseOff = "the project database cannot be used; the operator finds the reason with: hob doctor"
+		log.Warn("database_query is off", slog.String("error", err.Error()))
+		return
+	}
+	p.database = db
+}
+
+// openProject opens the project database. In the data folder a sample is made where there is none; on Postgres the sample
+// is a schema, made only where the operator named no database of their own.
+func openProject(ctx context.Context, c config.Config) (agentsql.DB, error) {
+	if c.Database == "" && c.ProjectDatabase == "" {
+		path := filepath.Join(c.Data, projectFile)
+		if err := agentsql.SeedSQLite(path); err != nil {
+			return nil, err
+		}
+		return agentsql.OpenSQLite(path, agentsql.Options{})
+	}
+	if c.ProjectDatabase == "" {
+		if err := agentsql.SeedPostgres(ctx, c.Database); err != nil {
+			return nil, err
+		}
+	}
+	return openPostgresProject(ctx, c)
+}
+
+func openPostgresProject(ctx context.Context, c config.Config) (agentsql.DB, error) {
+	url := c.ProjectDatabase
+	if url == "" {
+		url = c.Database
+	}
+	secret, err := loginSecret(c)
+	if err != nil {
+		return nil, err
+	}
+	return agentsql.OpenPostgres(ctx, url, agentsql.Options{Secret: secret})
+}
+
+// loginSecret derives, from the seal key, the secret that makes the passwords of agents' Postgres logins: the same on
+// every server that shares the key, and nothing else can be opened with it.
+func loginSecret(c config.Config) ([]byte, error) {
+	text := string(c.SealKey)
+	if text == "" {
+		b, err := os.ReadFile(filepath.Join(c.Data, sealKeyFile))
+		if err != nil {
+			return nil, fmt.Errorf("derive the secret of database logins: %w", err)
+		}
+		text = string(b)
+	}
+	secret, err := hkdf.Key(sha256.New, []byte(strings.TrimSpace(text)), nil, "hob agentsql logins", sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive the secret of database logins: %w", err)
+	}
+	return secret, nil
+}
+
+// close closes what is open, the last first.
+func (p *parts) close() error {
+	var errs []error
+	if p.database != nil {
+		errs = append(errs, p.database.Close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	if p.guard != nil {
+		p.guard.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// newLog writes to the terminal as text and elsewhere as JSON, unless --log says otherwise.
+func newLog(c config.Config, w io.Writer) *slog.Logger {
+	format := c.LogFormat
+	if format == config.LogAuto {
+		format = config.LogJSON
+		if terminal(w) {
+			format = config.LogText
+		}
+	}
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if format == config.LogText {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// defaultModel is what an agent gets that is made without a model, and a warning where that is only the demo.
+func (p *parts) defaultModel() (model, warning string) {
+	model, ok := p.models.Default()
+	if ok {
+		return model, ""
+	}
+	var names []string
+	for _, info := range p.models.Providers() {
+		if info.Variables != "" {
+			names = append(names, info.Variables)
+		}
+	}
+	return model, "no model provider is configured, so the agent uses " + model + ", which plays a script; to connect a model set " +
+		strings.Join(names, ", ") + " and restart the server"
+}
+
+var _ builtin.Database = projectDatabase{}

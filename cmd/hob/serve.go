@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"hob"
+	"hob/internal/api"
+	"hob/internal/config"
+	"hob/internal/engine"
+)
+
+const serveHelp = `Runs the server until SIGTERM or Ctrl-C. Then it accepts nothing new, lets runs finish for --drain, hands over those that
+have not, and ends; a second signal ends it at once. Runs that a crash cut short go on at the next start.
+
+The first start makes the data folder, the seal key, a service key (printed once, kept in service.key), a small sample
+database and the agent "demo".
+
+Options, each as a flag, a variable or a line of hob.toml in the data folder:
+`
+
+// closeTime is how long answers under way may still take once the runs are drained.
+const closeTime = 2 * time.Second
+
+// errSecondSignal is the cause when the operator does not want to wait.
+var errSecondSignal = errors.New("a second signal")
+
+func serve(ctx context.Context, w world) error {
+	c, words, err := w.load(flag.NewFlagSet("serve", flag.ContinueOnError))
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		return usageError(fmt.Sprintf("unexpected word %q", words[0]))
+	}
+	if err := c.CheckExposed(); err != nil {
+		return configError{err}
+	}
+	log := newLog(c, w.stderr)
+	if err := makeFolder(c.Data); err != nil {
+		return err
+	}
+	if c.Database == "" {
+		unlock, err := lockFolder(c.Data)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return hob.Errorf(hob.Unavailable, "cannot listen on %s (%s); choose another address with --addr", c.Addr, reason(err))
+	}
+	defer ln.Close()
+	c.Addr = ln.Addr().String() // the port is known now, where it was 0
+	p, err := open(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := p.close(); err != nil {
+			log.Error("closing", slog.String("error", err.Error()))
+		}
+	}()
+	if own, err := netip.ParseAddrPort(c.Addr); err == nil {
+		p.own.Store(&own)
+	}
+	made, err := firstStart(ctx, c, p.store, log)
+	if err != nil {
+		return err
+	}
+	s := newServer(c, p, log)
+	if err := s.engine.Recover(ctx); err != nil {
+		return fmt.Errorf("take up unfinished runs: %w", err)
+	}
+	greet(w, c, made)
+	return s.run(ctx, ln)
+}
+
+// greet prints what a person needs next. The key is shown at the start that made it and never again.
+func greet(w world, c config.Config, made hob.Secret) {
+	fmt.Fprintf(w.stdout, "Hob %s listens on %s\n", buildVersion(), c.URL())
+	if made != "" {
+		fmt.Fprintf(w.stdout, "service key (shown this once, kept in %s/%s): %s\n", c.Data, serviceKeyFile, string(made))
+	}
+	fmt.Fprint(w.stdout, "try: hob chat demo \"How many orders are open?\"\n")
+}
+
+// server is the engine and the API over one set of parts.
+type server struct {
+	config   config.Config
+	engine   *engine.Engine
+	http     *http.Server
+	log      *slog.Logger
+	draining atomic.Bool
+}
+
+func newServer(c config.Config, p *parts, log *slog.Logger) *server {
+	s := &server{config: c, log: log}
+	s.engine = engine.New(engine.Config{
+		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Log: log, Alone: c.Database == "",
+	})
+	limits := api.DefaultLimits()
+	limits.Off = !c.RateLimit
+	s.http = api.Server(c.Addr, api.New(api.Config{
+		Store: p.store, Engine: s.engine, Builtins: p.tools.Rows,
+		CheckAssignment: func(ctx context.Context, tool string, override json.RawMessage) error {
+			_, err := p.tools.CheckAssignment(ctx, tool, override)
+			return err
+		},
+		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
+		Ready: func(ctx context.Context) error {
+			if s.draining.Load() {
+				return hob.Errorf(hob.Unavailable, "the server is stopping")
+			}
+			return p.store.Ping(ctx)
+		},
+		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
+	}))
+	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	return s
+}
+
+// run serves until a signal or a fault, then drains.
+func (s *server) run(ctx context.Context, ln net.Listener) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	// Leases are renewed until the last run is handed over, so this outlives the signal.
+	leases, endLeases := context.WithCancel(context.WithoutCancel(ctx))
+	leasesEnded := make(chan struct{})
+	go func() { defer close(leasesEnded); s.engine.Serve(leases) }()
+	defer func() { endLeases(); <-leasesEnded }()
+
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case sig := <-signals:
+		s.log.Info("stopping", slog.String("signal", sig.String()), slog.String("drain", s.config.Drain.String()))
+	case <-ctx.Done():
+		s.log.Info("stopping", slog.String("drain", s.config.Drain.String()))
+	}
+	return s.drain(ctx, signals)
+}
+
+// drain lets runs and the answers that show them end. The listener closes first; readers stay until their runs end or are
+// handed over.
+func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
+	s.draining.Store(true)
+	ctx, hurry := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer hurry(nil)
+	go func() {
+		select {
+		case <-signals:
+			hurry(errSecondSignal)
+		case <-ctx.Done():
+		}
+	}()
+	drain, cancel := context.WithTimeout(ctx, s.config.Drain)
+	defer cancel()
+	stopped := make(chan error, 1)
+	closing, closeNow := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeNow()
+	go func() { stopped <- s.http.Shutdown(closing) }()
+
+	switch err := s.engine.Drain(drain); {
+	case errors.Is(err, errSecondSignal):
+		s.log.Warn("ended at once; unfinished runs go on at the next start")
+	case errors.Is(err, context.DeadlineExceeded):
+		s.log.Info("the drain time is over; unfinished runs go on elsewhere or at the next start")
+	case err != nil:
+		s.log.Error("draining", slog.String("error", err.Error()))
+	}
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		closeNow()
+		return s.http.Close()
+	case <-time.After(closeTime):
+		closeNow()
+		return s.http.Close()
+	}
+	s.log.Info("stopped")
+	return nil
+}
+
+// reason is the last link of an error's chain: the system's own words.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
