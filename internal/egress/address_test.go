@@ -85,6 +85,25 @@ func TestDo_ReachesNoSpecialAddress(t *testing.T) {
 	}
 }
 
+func TestDo_RefusalIsQuick(t *testing.T) {
+	t.Parallel()
+	const want = 20 * time.Millisecond
+	w := newWorld(t, egress.Config{}, names{"evil.example": {{pub4, "10.0.0.1"}}}, netip.AddrPort{})
+	for _, u := range []string{"http://10.0.0.1/", "http://evil.example/", "http://a.example:22/"} {
+		best := time.Hour // of several, as the machine may be busy
+		for range 10 {
+			begin := time.Now()
+			if _, err := w.Do(t.Context(), egress.Request{URL: u}); kindOf(t, err) != egress.Refused {
+				t.Fatalf("Do(%s): %v, want Refused", u, err)
+			}
+			best = min(best, time.Since(begin))
+		}
+		if best > want {
+			t.Errorf("Do(%s): refusal takes %v, want at most %v", u, best, want)
+		}
+	}
+}
+
 func TestDo_PublicAddressesAreReached(t *testing.T) {
 	t.Parallel()
 	to := serve(t, ok)

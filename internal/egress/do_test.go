@@ -477,8 +477,11 @@ func TestDo_ConcurrencyIsBounded(t *testing.T) {
 					}
 				})
 			}
-			for now.Load() < 3 {
-				time.Sleep(time.Millisecond)
+			for begin := time.Now(); now.Load() < 3; time.Sleep(time.Millisecond) {
+				if time.Since(begin) > 10*time.Second {
+					t.Error("the calls do not arrive")
+					break
+				}
 			}
 			_, err := w.Do(t.Context(), egress.Request{URL: "http://a.example/", Timeout: 30 * time.Millisecond})
 			if kindOf(t, err) != egress.Busy {

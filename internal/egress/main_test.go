@@ -180,3 +180,13 @@ func (w *world) target(t *testing.T) netip.AddrPort {
 	}
 	return w.to
 }
+
+func benchServer(b *testing.B) (netip.AddrPort, func()) {
+	b.Helper()
+	s := httptest.NewServer(http.HandlerFunc(ok))
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return netip.MustParseAddrPort(u.Host), s.Close
+}

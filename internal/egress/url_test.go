@@ -191,6 +191,32 @@ func TestCheckAllowedHosts_NamesTheBadEntry(t *testing.T) {
 	}
 }
 
+func TestParseURL_WritesInternationalNamesInPunycode(t *testing.T) {
+	t.Parallel()
+	// Expected forms are those of the IDNA registries and RFC 3492, section 7.1.
+	for in, want := range map[string]string{
+		"bücher.example": "xn--bcher-kva.example", "BÜCHER.Example": "xn--bcher-kva.example", "bu\u0308cher.example": "xn--bcher-kva.example",
+		"straße.de": "xn--strae-oqa.de", "münchen.de": "xn--mnchen-3ya.de", "例え.テスト": "xn--r8jz45g.xn--zckzah",
+		"испытание.example": "xn--80akhbyknj4f.example", "παράδειγμα.δοκιμή": "xn--hxajbheg2az3al.xn--jxalpdlp",
+		"مثال.إختبار":                    "xn--mgbh0fb.xn--kgbechtv",
+		"例子.测试":                          "xn--fsqu00a.xn--0zwm56d",
+		"ليهمابتكلموشعربي؟":              "", // ends in a question mark
+		"他们为什么不说中文.x":                    "xn--ihqwcrb4cv8a8dqg056pqjye.x",
+		"почемужеонинеговорятпорусски.x": "xn--b1abfaaepdrnnbgefbadotcwatmq2g4l.x",
+	} {
+		_, host, _, _, err := egress.ParseURL("http://" + in + "/")
+		if want == "" {
+			if kindOf(t, err) != egress.BadURL {
+				t.Errorf("host %q: %q %v, want BadURL", in, host, err)
+			}
+			continue
+		}
+		if err != nil || host != want {
+			t.Errorf("host %q: %q %v, want %q", in, host, err, want)
+		}
+	}
+}
+
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"http://example.com/", "https://[::1]:8443/a?b#c", "http://bücher.example/%2F", "http://127.1/", "http://a@b/", `http://a\b`,
