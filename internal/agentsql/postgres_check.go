@@ -1,0 +1,166 @@
+package agentsql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// maxTreeBytes is the largest analysed statement that is walked.
+const maxTreeBytes = 4 << 20
+
+// check has the server analyse a statement and walks the result. The statement
+// stands in a temporary view, so it is not run, and the view's transaction is
+// rolled back. Only SELECT and VALUES can stand there.
+func (l *login) check(ctx context.Context, s statement) error {
+	conn, err := l.session(ctx, l.checker)
+	if err != nil {
+		return err
+	}
+	view, tree, err := analyse(ctx, conn, s.body)
+	if err == nil || sqlState(err) != "" && !conn.IsClosed() {
+		// The statement was refused or analysed; the session itself is sound.
+		if cleanErr := exec(ctx, conn, "ROLLBACK"); cleanErr == nil {
+			l.keep(l.checker, conn)
+		} else {
+			drop(conn)
+		}
+	} else {
+		drop(conn)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := parseTree(tree)
+	if err != nil {
+		return &Error{Kind: Refused, Message: errUnknown.Message, cause: err}
+	}
+	l.mu.Lock()
+	state := l.state
+	l.mu.Unlock()
+	w := walk{allow: l.db.allow, tables: map[uint32]bool{}, view: view, enums: state.enums, columns: state.columns}
+	for oid := range state.tables {
+		w.tables[oid] = true
+	}
+	if err := w.value(v); err != nil {
+		return err
+	}
+	if s.explain {
+		return l.mayExplain(v, state)
+	}
+	return nil
+}
+
+// analyse returns the stored tree of a statement and the oid of the view it
+// stands in. The transaction is left open.
+func analyse(ctx context.Context, conn *pgx.Conn, body string) (uint32, string, error) {
+	if err := exec(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"); err != nil {
+		return 0, "", unavailable(err, "The query cannot be checked")
+	}
+	// The line break ends a comment at the end of the statement. A statement
+	// that tries to close the parenthesis early is not a statement when it is
+	// run by itself.
+	if err := exec(ctx, conn, "CREATE TEMPORARY VIEW hob_check AS SELECT 1 FROM ("+body+"\n) hob_statement"); err != nil {
+		return 0, "", err
+	}
+	var view uint32
+	var tree string
+	err := conn.QueryRow(ctx, `SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= $1 THEN r.ev_action::text ELSE '' END
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
+		WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, maxTreeBytes).Scan(&view, &tree)
+	if err != nil {
+		return 0, "", unavailable(err, "The query cannot be checked")
+	}
+	if tree == "" {
+		return 0, "", &Error{Kind: TooLarge, Message: "The query is too large"}
+	}
+	return view, tree, nil
+}
+
+// mayExplain refuses the plan of a view or of a table with row security: it
+// would show the tables and conditions behind them.
+func (l *login) mayExplain(v treeValue, state loginState) error {
+	hidden := false
+	var look func(treeValue)
+	look = func(v treeValue) {
+		for _, item := range v.list {
+			look(item)
+		}
+		if v.node == nil {
+			return
+		}
+		for _, f := range v.node.fields {
+			if f.key == ":relid" {
+				if oid, err := f.value.oid(); err == nil && state.tables[oid].view {
+					hidden = true
+				}
+			}
+			look(f.value)
+		}
+	}
+	look(v)
+	if hidden {
+		return refuse("EXPLAIN is not available for views and for tables with row security")
+	}
+	return nil
+}
+
+// wording turns an error into one the model may read.
+func (d *postgresDB) wording(q Query, s statement, err error) error {
+	var own *Error
+	if errors.As(err, &own) && own.Kind != Refused {
+		return own
+	}
+	code := sqlState(err)
+	message := ""
+	if e := pgError(err); e != nil {
+		message = e.Message
+	}
+	switch {
+	case code == "42601" && s.writes():
+		return refuse(msgOnlySelect)
+	case code == "42601" && isPlainSyntax(message):
+		// Found before any name is looked up.
+		return &Error{Kind: Invalid, Message: short200(message), cause: err}
+	case code == "57014", code == "25P03", code == "57P01", errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return timedOut(q.Limits, err)
+	}
+	vocabulary := vocabulary{grant: q.Grant, schemas: true, functions: postgresFunctions, types: d.allow.words}
+	if stranger := vocabulary.stranger(s.tokens); stranger != nil && (own != nil || errors.Is(err, errRelation) || len(code) == 5 && code[:2] == "42" || code[:min(2, len(code))] == "3F") {
+		stranger.cause = err
+		return stranger
+	}
+	if own != nil {
+		return own
+	}
+	if errors.Is(err, errRelation) || code == "42P01" || code == "42501" || code == "3F000" {
+		return &Error{Kind: Refused, Message: "The query uses a table or alias that does not exist or is not granted. " + vocabulary.offer(), cause: err}
+	}
+	return serverWording(err, code, message)
+}
+
+// serverWording words the errors of statements whose every name is known.
+func serverWording(err error, code, message string) error {
+	class := code
+	if len(code) == 5 {
+		class = code[:2]
+	}
+	switch class {
+	case "42": // names and types of granted things
+		return &Error{Kind: Invalid, Message: short200(message), cause: err}
+	case "21", "22", "2F": // division by zero, a text that is no number …
+		return &Error{Kind: Failed, Message: short200(message), cause: err}
+	case "0A":
+		return &Error{Kind: Refused, Message: msgOnlySelect, cause: err}
+	case "53", "54":
+		return &Error{Kind: TooLarge, Message: "The query needs more than the server allows it", cause: err}
+	case "55":
+		return &Error{Kind: Busy, Message: "A table of the query is locked; try again shortly", cause: err}
+	}
+	if tooLarge(err) {
+		return &Error{Kind: TooLarge, Message: fmt.Sprintf("A row of the result is larger than %d MB; select less of it", maxWireMessage>>20), cause: err}
+	}
+	return &Error{Kind: Failed, Message: "The project database could not answer the query", cause: err}
+}

@@ -1,0 +1,444 @@
+package agentsql
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// renewAfter is how long a login's tables are taken as they were found.
+	renewAfter = time.Minute
+	// renewLeast is the least time between renewals on an agent's behalf: a
+	// stream of statements on unknown tables must not make the maker busy.
+	renewLeast = 2 * time.Second
+	// idleSessions is how many sessions of each kind are kept per login, and
+	// idleFor how long.
+	idleSessions = 4
+	idleFor      = time.Minute
+	// loginConnections is the server's own cap on a reader's sessions.
+	loginConnections = 64
+	// scramRounds are the iterations of the stored password verifier.
+	scramRounds = 4096
+)
+
+// login is a grant's pair of roles and the sessions they keep.
+type login struct {
+	db       *postgresDB
+	grant    Grant
+	reader   string
+	checker  string
+	settings map[string]string
+
+	setup   sync.Mutex // one renewal at a time
+	made    bool       // in this process: passwords are set
+	renewed time.Time  // guarded by setup, as are made and failure
+	failure error      // of the last renewal
+
+	mu    sync.Mutex
+	state loginState
+	idle  map[string][]idleSession // by role
+}
+
+// loginState is what the grant's tables are at the moment.
+type loginState struct {
+	tables         map[uint32]tableFacts
+	enums, columns map[uint32]bool
+	findings       []Finding
+}
+
+type tableFacts struct {
+	schema, name string
+	view         bool // its plan would show what lies behind it
+}
+
+type idleSession struct {
+	conn  *pgx.Conn
+	since time.Time
+}
+
+// roleNames derive from the secret, the database and the grant: equal on all
+// replicas, and different for another Hob on the same server.
+func (d *postgresDB) roleNames(g Grant) (reader, checker string) {
+	tag := hex.EncodeToString(d.derive("role", g.key()))[:24]
+	return "hob_agent_" + tag, "hob_check_" + tag
+}
+
+func (d *postgresDB) derive(purpose, what string) []byte {
+	mac := hmac.New(sha256.New, d.secret)
+	fmt.Fprintf(mac, "agentsql\x00%s\x00%s\x00%s", purpose, d.server.database, what)
+	return mac.Sum(nil)
+}
+
+func (d *postgresDB) password(role string) string {
+	return base64.RawURLEncoding.EncodeToString(d.derive("password", role))
+}
+
+// verifier is what the server stores of a password. Sending it in place of the
+// password keeps that out of the server's log.
+func (d *postgresDB) verifier(role string) (string, error) {
+	salt := d.derive("salt", role)[:16]
+	salted, err := pbkdf2.Key(sha256.New, d.password(role), salt, scramRounds, sha256.Size)
+	if err != nil {
+		return "", fmt.Errorf("password verifier: %w", err)
+	}
+	sum := func(key []byte, text string) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(text))
+		return mac.Sum(nil)
+	}
+	stored := sha256.Sum256(sum(salted, "Client Key"))
+	b64 := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", scramRounds, b64(salt), b64(stored[:]), b64(sum(salted, "Server Key"))), nil
+}
+
+// login returns the login of a grant, making or renewing it where needed.
+// unsure asks for a look at the tables as they are now.
+func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, error) {
+	g = g.clean()
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, unavailable(nil, "The project database is closed")
+	}
+	l := d.logins[g.key()]
+	if l == nil {
+		l = &login{db: d, grant: g, idle: map[string][]idleSession{}}
+		l.reader, l.checker = d.roleNames(g)
+		l.settings = sessionSettings(strings.Join(append([]string{"pg_catalog"}, append(quoteAll(g.schemas()), "pg_temp")...), ", "))
+		d.logins[g.key()] = l
+	}
+	d.mu.Unlock()
+
+	l.setup.Lock()
+	defer l.setup.Unlock()
+	if age := time.Since(l.renewed); l.made && (age < renewLeast || age < renewAfter && !unsure) {
+		return l, nil
+	}
+	if l.failure != nil && time.Since(l.renewed) < renewLeast {
+		return nil, l.failure
+	}
+	err := l.renew(ctx)
+	if ctx.Err() == nil {
+		l.made, l.renewed, l.failure = err == nil, time.Now(), err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func quoteAll(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = pgx.Identifier{n}.Sanitize()
+	}
+	return out
+}
+
+// renew makes the roles as they should be, in one transaction of the maker.
+func (l *login) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.db.maker)
+	if err != nil {
+		return unavailable(err, "The project database cannot be reached")
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var state loginState
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		m := maker{tx: tx, l: l}
+		// Replicas renew the same roles; the server itself would fail one of two
+		// concurrent GRANTs.
+		if err := m.exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
+			return err
+		}
+		if err := m.exec(ctx, "SELECT pg_advisory_xact_lock(7235416720541)"); err != nil {
+			return err
+		}
+		for _, role := range []string{l.reader, l.checker} {
+			if err := m.role(ctx, role); err != nil {
+				return err
+			}
+		}
+		if state, err = m.tables(ctx); err != nil {
+			return err
+		}
+		if err := m.grants(ctx, state); err != nil {
+			return err
+		}
+		state.findings, err = m.powers(ctx, state)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range state.findings {
+		if f.Level == Fault && !l.db.powerful {
+			return unavailable(nil, "The project database is off: %s", f.Text)
+		}
+	}
+	l.mu.Lock()
+	l.state = state
+	l.mu.Unlock()
+	return nil
+}
+
+// maker does the work of renew.
+type maker struct {
+	tx pgx.Tx
+	l  *login
+}
+
+func (m maker) exec(ctx context.Context, sql string) error {
+	if _, err := m.tx.Exec(ctx, sql, pgx.QueryExecModeExec); err != nil {
+		return unavailable(err, "The agents' login cannot be made")
+	}
+	return nil
+}
+
+// collect reads rows of the maker's own queries.
+func collect[T any](ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return nil, unavailable(err, "The agents' login cannot be looked at")
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+	if err != nil {
+		return nil, unavailable(err, "The agents' login cannot be looked at")
+	}
+	return all, nil
+}
+
+func (m maker) yes(ctx context.Context, sql string, args ...any) (bool, error) {
+	var yes bool
+	if err := m.tx.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(&yes); err != nil {
+		return false, unavailable(err, "The agents' login cannot be looked at")
+	}
+	return yes, nil
+}
+
+// role makes a role, or sets the password of one that is there.
+func (m maker) role(ctx context.Context, role string) error {
+	verifier, err := m.l.db.verifier(role)
+	if err != nil {
+		return err
+	}
+	there, err := m.yes(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", role)
+	if err != nil {
+		return err
+	}
+	if there {
+		if m.l.made {
+			return nil
+		}
+		return m.exec(ctx, fmt.Sprintf("ALTER ROLE %s LOGIN PASSWORD '%s'", role, verifier))
+	}
+	err = m.exec(ctx, fmt.Sprintf(`CREATE ROLE %s LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS NOINHERIT
+		CONNECTION LIMIT %d PASSWORD '%s'`, role, loginConnections, verifier))
+	if err != nil {
+		return err
+	}
+	settings := []string{
+		"statement_timeout = '5min'", "lock_timeout = '2s'", "idle_in_transaction_session_timeout = '15s'", "work_mem = '16MB'",
+	}
+	if role == m.l.reader {
+		settings = append(settings, "default_transaction_read_only = on")
+		if m.l.db.server.superuser { // nobody else may set it
+			settings = append(settings, "temp_file_limit = '256MB'")
+		}
+	}
+	for _, s := range settings {
+		if err := m.exec(ctx, "ALTER ROLE "+role+" SET "+s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tables finds the granted tables that exist and the types of their columns.
+// Foreign tables are left out: they act on other servers.
+func (m maker) tables(ctx context.Context) (loginState, error) {
+	state := loginState{tables: map[uint32]tableFacts{}, enums: map[uint32]bool{}, columns: map[uint32]bool{}}
+	type row struct {
+		OID      uint32
+		Schema   string
+		Name     string
+		View     bool
+		RowTypes []uint32
+	}
+	var schemas, tables []string
+	for _, s := range m.l.grant.schemas() {
+		for _, t := range m.l.grant[s] {
+			schemas, tables = append(schemas, s), append(tables, t)
+		}
+	}
+	found, err := collect[row](ctx, m.tx, `
+		SELECT c.oid, n.nspname, c.relname, c.relkind = 'v' OR c.relrowsecurity, ARRAY[c.reltype, t.typarray]
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = c.reltype
+		JOIN unnest($1::text[], $2::text[]) g(s, t) ON g.s = n.nspname AND g.t = c.relname
+		WHERE c.relkind IN ('r', 'p', 'v', 'm') AND c.relpersistence <> 't'`, schemas, tables)
+	if err != nil {
+		return state, err
+	}
+	oids := []uint32{}
+	for _, r := range found {
+		state.tables[r.OID] = tableFacts{schema: r.Schema, name: r.Name, view: r.View}
+		oids = append(oids, r.OID)
+		for _, t := range r.RowTypes {
+			state.columns[t] = true
+		}
+	}
+	type column struct {
+		OID, Array uint32
+		Enum       bool
+	}
+	types, err := collect[column](ctx, m.tx, `
+		SELECT DISTINCT t.oid, t.typarray, coalesce(e.typtype, t.typtype) = 'e' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+		LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+		WHERE a.attrelid = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped`, oids)
+	for _, t := range types {
+		into := state.columns
+		if t.Enum {
+			into = state.enums
+		}
+		into[t.OID], into[t.Array] = true, true
+	}
+	delete(state.columns, 0)
+	delete(state.enums, 0)
+	return state, err
+}
+
+// grants gives the roles what they need and lack. A role that can do it
+// already, through PUBLIC perhaps, is left alone.
+func (m maker) grants(ctx context.Context, state loginState) error {
+	database := pgx.Identifier{m.l.db.server.database}.Sanitize()
+	type need struct {
+		have  string // query that is true when there is nothing to do
+		args  []any
+		grant string
+		why   string
+	}
+	var needs []need
+	for _, role := range []string{m.l.reader, m.l.checker} {
+		needs = append(needs, need{
+			"SELECT has_database_privilege($1, current_database(), 'CONNECT')", []any{role},
+			"GRANT CONNECT ON DATABASE " + database + " TO " + role, "connecting to the database",
+		})
+		schemas := map[string]bool{}
+		for _, t := range state.tables {
+			schemas[t.schema] = true
+		}
+		for s := range schemas {
+			needs = append(needs, need{
+				"SELECT has_schema_privilege($1, $2, 'USAGE')", []any{role, s},
+				"GRANT USAGE ON SCHEMA " + pgx.Identifier{s}.Sanitize() + " TO " + role, "the use of schema " + s,
+			})
+		}
+	}
+	needs = append(needs, need{
+		"SELECT has_database_privilege($1, current_database(), 'TEMP')", []any{m.l.checker},
+		"GRANT TEMPORARY ON DATABASE " + database + " TO " + m.l.checker, "temporary objects",
+	})
+	for oid, t := range state.tables {
+		name := pgx.Identifier{t.schema, t.name}.Sanitize()
+		needs = append(needs, need{
+			"SELECT has_table_privilege($1, $2::oid, 'SELECT')", []any{m.l.reader, oid},
+			"GRANT SELECT ON TABLE " + name + " TO " + m.l.reader, "SELECT on " + t.schema + "." + t.name,
+		})
+	}
+	for _, n := range needs {
+		have, err := m.yes(ctx, n.have, n.args...)
+		if err != nil {
+			return err
+		}
+		if have {
+			continue
+		}
+		// A GRANT without the right to it is only a warning to the server.
+		if _, err := m.tx.Exec(ctx, n.grant, pgx.QueryExecModeExec); err != nil {
+			return unavailable(err, "The user of the project database may not grant %s; it needs ownership", n.why)
+		}
+		if have, err = m.yes(ctx, n.have, n.args...); err != nil {
+			return err
+		}
+		if !have {
+			return unavailable(nil, "The user of the project database may not grant %s; it needs ownership", n.why)
+		}
+	}
+	return nil
+}
+
+// session returns a session of a role: one kept from before, or a new one.
+func (l *login) session(ctx context.Context, role string) (*pgx.Conn, error) {
+	for {
+		l.mu.Lock()
+		kept := l.idle[role]
+		if len(kept) == 0 {
+			l.mu.Unlock()
+			settings := l.settings
+			conn, err := l.db.connect(ctx, role, l.db.password(role), settings)
+			if err != nil {
+				return nil, unavailable(err, "The project database cannot be reached")
+			}
+			return conn, nil
+		}
+		last := kept[len(kept)-1]
+		l.idle[role] = kept[:len(kept)-1]
+		l.mu.Unlock()
+		if time.Since(last.since) < idleFor && !last.conn.IsClosed() {
+			return last.conn, nil
+		}
+		drop(last.conn)
+	}
+}
+
+// keep returns a session that is clean again to the idle ones.
+func (l *login) keep(role string, conn *pgx.Conn) {
+	l.db.mu.Lock()
+	closed := l.db.closed
+	l.db.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle[role] = slices.DeleteFunc(l.idle[role], func(s idleSession) bool {
+		stale := time.Since(s.since) >= idleFor
+		if stale {
+			drop(s.conn)
+		}
+		return stale
+	})
+	if closed || len(l.idle[role]) >= idleSessions {
+		drop(conn)
+		return
+	}
+	l.idle[role] = append(l.idle[role], idleSession{conn, time.Now()})
+}
+
+func (l *login) closeIdle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for role, kept := range l.idle {
+		for _, s := range kept {
+			drop(s.conn)
+		}
+		delete(l.idle, role)
+	}
+}
+
+// drop ends a session without waiting for the server.
+func drop(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), terminateGrace)
+	defer cancel()
+	// Whether the farewell arrives does not matter: the socket is closed.
+	_ = conn.Close(ctx)
+}
