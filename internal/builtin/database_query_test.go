@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hob"
@@ -126,76 +127,97 @@ func TestDatabaseQuery_AFailedDescriptionIsTriedAgain(t *testing.T) {
 
 func TestDatabaseQuery_RunsThatStartTogetherDescribeOnce(t *testing.T) {
 	t.Parallel()
-	db := &tables{count: 1, hold: make(chan struct{})}
-	s, _ := clocked(t, db)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if tools, _, err := s.Tools(t.Context(), grant(assign("database_query", oneTable))); err != nil || len(tools) != 1 {
-				t.Errorf("%d tools, error %v", len(tools), err)
-			}
-		})
-	}
-	for db.described.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	close(db.hold)
-	wg.Wait()
-	if got := db.described.Load(); got != 1 {
-		t.Errorf("described %d times", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := &tables{count: 1, hold: make(chan struct{})}
+		s, _ := clocked(t, db)
+		for range 8 {
+			go func() {
+				if tools, _, err := s.Tools(t.Context(), grant(assign("database_query", oneTable))); err != nil || len(tools) != 1 {
+					t.Errorf("%d tools, error %v", len(tools), err)
+				}
+			}()
+		}
+		synctest.Wait()
+		close(db.hold)
+		synctest.Wait()
+		if got := db.described.Load(); got != 1 {
+			t.Errorf("described %d times", got)
+		}
+	})
 }
 
 // Whoever waits for another run's description is not hurt when that run is cancelled.
 func TestDatabaseQuery_ACancelledDescriptionHurtsNobodyElse(t *testing.T) {
 	t.Parallel()
-	db := &tables{count: 1, hold: make(chan struct{})}
-	s, _ := clocked(t, db)
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error)
-	go func() {
-		_, _, err := s.Tools(ctx, grant(assign("database_query", oneTable)))
-		first <- err
-	}()
-	for db.described.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	second := make(chan []hob.ToolRunner)
-	go func() {
-		tools, _, _ := s.Tools(t.Context(), grant(assign("database_query", oneTable)))
-		second <- tools
-	}()
-	cancel()
-	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("the cancelled one: %v", err)
-	}
-	for db.described.Load() == 1 {
-		time.Sleep(time.Millisecond)
-	}
-	close(db.hold)
-	if tools := <-second; len(tools) != 1 {
-		t.Errorf("the waiting one got %d tools", len(tools))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := &tables{count: 1, hold: make(chan struct{})}
+		s, _ := clocked(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if _, _, err := s.Tools(ctx, grant(assign("database_query", oneTable))); !errors.Is(err, context.Canceled) {
+				t.Errorf("the cancelled one: %v", err)
+			}
+		}()
+		synctest.Wait()
+		go func() {
+			if tools, warnings, err := s.Tools(t.Context(), grant(assign("database_query", oneTable))); err != nil || len(tools) != 1 {
+				t.Errorf("the waiting one got %d tools, warnings %q, error %v", len(tools), warnings, err)
+			}
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(db.hold)
+		synctest.Wait()
+		if got := db.described.Load(); got != 2 {
+			t.Errorf("described %d times", got)
+		}
+	})
 }
 
-// Who waits for another run's description leaves at once when its own run is cancelled.
+// Who waits for another run's description leaves at once when its own run is cancelled; the other goes on.
 func TestDatabaseQuery_AWaitingStartCanBeCancelled(t *testing.T) {
 	t.Parallel()
-	db := &tables{count: 1, hold: make(chan struct{})}
-	s, _ := clocked(t, db)
-	first := make(chan struct{})
-	go func() {
-		defer close(first)
-		_, _, _ = s.Tools(t.Context(), grant(assign("database_query", oneTable)))
-	}()
-	for db.described.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, _, err := s.Tools(ctx, grant(assign("database_query", oneTable))); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
-	close(db.hold)
-	<-first
+	synctest.Test(t, func(t *testing.T) {
+		db := &tables{count: 1, hold: make(chan struct{})}
+		s, _ := clocked(t, db)
+		go func() {
+			if tools, _, err := s.Tools(t.Context(), grant(assign("database_query", oneTable))); err != nil || len(tools) != 1 {
+				t.Errorf("the first one: %d tools, error %v", len(tools), err)
+			}
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, _, err := s.Tools(ctx, grant(assign("database_query", oneTable))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		close(db.hold)
+		synctest.Wait()
+	})
+}
+
+// A database that hangs delays the start of a run by five seconds at most, once for all that wait.
+func TestDatabaseQuery_AHangingDatabaseDoesNotHoldRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &tables{hold: make(chan struct{})}
+		s, _ := clocked(t, db)
+		began := time.Now()
+		for range 3 {
+			go func() {
+				_, warnings, err := s.Tools(t.Context(), grant(assign("database_query", oneTable)))
+				if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "did not answer in time") {
+					t.Errorf("warnings %q, error %v", warnings, err)
+				}
+				if waited := time.Since(began); waited != 5*time.Second {
+					t.Errorf("waited %s", waited)
+				}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		if got := db.described.Load(); got != 1 {
+			t.Errorf("described %d times", got)
+		}
+	})
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // descriptions remembers how tables read, briefly: runs start often and tables change seldom. Of callers that ask for
-// the same grant at once one looks and the others wait. Errors are not kept.
+// the same grant at once one looks and the others wait. Errors serve those who waited and nobody after them.
 type descriptions struct {
 	clock hob.Clock
 	keep  time.Duration
@@ -43,7 +43,7 @@ func (d *descriptions) get(ctx context.Context, key string, load func(context.Co
 	for {
 		e, mine := d.claim(key)
 		if mine {
-			d.fill(ctx, key, e, load)
+			d.fill(ctx, e, load)
 			return e.text, e.tables, e.err
 		}
 		select {
@@ -82,7 +82,7 @@ func (d *descriptions) usable(e *description) bool {
 	}
 }
 
-func (d *descriptions) fill(ctx context.Context, key string, e *description, load func(context.Context) (string, int, error)) {
+func (d *descriptions) fill(ctx context.Context, e *description, load func(context.Context) (string, int, error)) {
 	bounded, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	defer close(e.done) // even if load panics, or every later run would wait for it
@@ -90,11 +90,4 @@ func (d *descriptions) fill(ctx context.Context, key string, e *description, loa
 	e.text, e.tables, e.err = load(bounded)
 	e.abandoned = e.err != nil && ctx.Err() != nil
 	e.until = d.clock().Add(d.keep)
-	if e.err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.byKey[key] == e {
-			delete(d.byKey, key)
-		}
-	}
 }

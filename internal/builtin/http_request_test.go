@@ -236,6 +236,7 @@ func TestHTTPRequest_BodiesThatAreNoPlainText(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, body, want string }{
 		"image":          {"image/png", "\x89PNG\r\n", "[binary content not shown: image/png, 6 bytes]"},
+		"image of text":  {"image/png", "ASCII", "[binary content not shown: image/png, 5 bytes]"},
 		"svg is text":    {"image/svg+xml", "<svg/>", "<svg/>"},
 		"latin-1":        {"text/html; charset=ISO-8859-1", "caf\xe9 \x80", "café €"},
 		"wrong charset":  {"text/html; charset=iso-8859-1", "café", "café"},
@@ -259,6 +260,15 @@ func TestHTTPRequest_BodiesThatAreNoPlainText(t *testing.T) {
 				t.Errorf("body %q, want %q", a.Body, tt.want)
 			}
 		})
+	}
+}
+
+func TestHTTPRequest_ALongBinaryBodyIsTruncatedToo(t *testing.T) {
+	t.Parallel()
+	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100_000)) })
+	a := read(t, call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", "")), `{"url":"`+srv.URL+`"}`))
+	if !a.Truncated || !strings.HasSuffix(a.Body, "more than 44096 bytes]") {
+		t.Errorf("%+v", a)
 	}
 }
 

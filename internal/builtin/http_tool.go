@@ -135,7 +135,7 @@ func (t *httpTool) hide(text string) string {
 // result is what the model reads of an answer: the text of a 2xx; of a 4xx or 5xx the status and the beginning of the
 // text, as an error; of a redirect that is not followed the status alone, as an error.
 func (t *httpTool) result(res *egress.Response) hob.Result {
-	text, _ := bodyText(res)
+	text, readable := bodyText(res)
 	text = t.hide(text)
 	switch {
 	case res.Status >= 400:
@@ -150,7 +150,7 @@ func (t *httpTool) result(res *egress.Response) hob.Result {
 	}
 	most := t.set.deps.Settings.MaxOutput
 	text, more := cut(text, most)
-	if more || res.Truncated {
+	if more || readable && res.Truncated {
 		text += fmt.Sprintf("\n[truncated: only the first %d characters are shown]", most)
 	}
 	return hob.Result{Text: text}

@@ -209,6 +209,41 @@ func TestCustom_SecretsNeverReachTheResult(t *testing.T) {
 	}
 }
 
+// Errors may repeat a little of what the endpoint sent.
+func TestCustom_SecretsNeverReachAnError(t *testing.T) {
+	t.Parallel()
+	r := custom(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", r.Header.Get("X-Key"))
+		_, _ = io.WriteString(w, "x")
+	}), func(row *hob.Tool) { row.Config.Headers = map[string]hob.Secret{"X-Key": "top-secret"} })
+	if res := call(t, r, `{}`); !strings.HasPrefix(res.Text, `Error: the server used the content encoding "`+hob.Mask) || !res.IsError {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A text that is short only because secrets were taken out of it is still marked as cut.
+func TestCustom_ACutBeforeHidingIsMarked(t *testing.T) {
+	t.Parallel()
+	secret := strings.Repeat("k", 100)
+	r := custom(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat(secret+" ", 1000))
+	}), func(row *hob.Tool) { row.Config.Headers = map[string]hob.Secret{"X-Key": hob.Secret(secret)} })
+	if res := call(t, r, `{}`); !strings.HasSuffix(res.Text, "[truncated: only the first 10000 characters are shown]") {
+		t.Errorf("ends in %q", res.Text[len(res.Text)-80:])
+	}
+}
+
+func TestCustom_LongBinaryResponsesAreOnlyANote(t *testing.T) {
+	t.Parallel()
+	r := custom(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "video/mp4")
+		_, _ = w.Write(make([]byte, 100_000))
+	}), nil)
+	if res := call(t, r, `{}`); res.Text != "[binary content not shown: video/mp4, more than 44096 bytes]" {
+		t.Errorf("%+v", res)
+	}
+}
+
 // The cut must not halve a secret before it is found.
 func TestCustom_ASecretAcrossTheCutIsHidden(t *testing.T) {
 	t.Parallel()

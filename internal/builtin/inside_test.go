@@ -193,6 +193,31 @@ func TestBindings_ForgetEverythingOverTheirBound(t *testing.T) {
 	}
 }
 
+// Equal inputs share one binding, and two contents that meet under one key are told apart.
+func TestBindings_AreFoundByContent(t *testing.T) {
+	t.Parallel()
+	s := New(Deps{})
+	src := source{name: "x", schema: json.RawMessage(`{"type":"object","properties":{"a":{}}}`)}
+	config := json.RawMessage(`{"a":1}`)
+	first := s.bind(src, config)
+	if s.bind(src, bytes.Clone(config)) != first {
+		t.Error("bound twice")
+	}
+	for name, other := range map[string]struct {
+		src    source
+		config json.RawMessage
+	}{
+		"name":   {source{name: "y", schema: src.schema}, config},
+		"schema": {source{name: "x", schema: json.RawMessage(`{}`)}, config},
+		"config": {src, json.RawMessage(`{}`)},
+	} {
+		s.bindings.put(s.bindings.key(other.src, other.config), first) // as if the keys were equal
+		if s.bind(other.src, other.config) == first {
+			t.Errorf("another %s got the same binding", name)
+		}
+	}
+}
+
 func TestDescriptions_AreBoundedInNumber(t *testing.T) {
 	t.Parallel()
 	d := newDescriptions(hob.SystemClock, defaultDescribeFor)
