@@ -213,15 +213,21 @@ func TestDo_DeadFirstAddressDoesNotBlockTheSecond(t *testing.T) {
 	}
 	closed := netip.MustParseAddrPort(dead.Addr().String())
 	_ = dead.Close()
-	w.MapDial(func(ap netip.AddrPort) (netip.AddrPort, bool) {
-		if ap.Addr().Is6() {
-			return closed, true
+	for name, first := range map[string]netip.AddrPort{"closed port": closed, "silent host": {}} {
+		w.MapDial(func(ap netip.AddrPort) (netip.AddrPort, bool) {
+			if ap.Addr().Is6() {
+				return first, true
+			}
+			return to, true
+		})
+		begin := time.Now()
+		res, err := w.Do(t.Context(), egress.Request{Pool: name, URL: "http://both.example/"})
+		if err != nil || string(res.Body) != "ok" {
+			t.Errorf("%s: %v %v", name, res, err)
 		}
-		return to, true
-	})
-	res, err := w.Do(t.Context(), egress.Request{URL: "http://both.example/"})
-	if err != nil || string(res.Body) != "ok" {
-		t.Errorf("Do: %v %v", res, err)
+		if d := time.Since(begin); d >= egress.DefaultConnectTimeout {
+			t.Errorf("%s: answer after %v, so the first address held the second up", name, d)
+		}
 	}
 }
 

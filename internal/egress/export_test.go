@@ -7,7 +7,8 @@ import (
 )
 
 // MapDial leads connections to some judged addresses elsewhere. The judgement
-// of the guard, the socket's check included, sees the original address.
+// of the guard, the socket's check included, sees the original address. An
+// invalid address stands for a host that never answers.
 func (g *Guard) MapDial(to func(netip.AddrPort) (netip.AddrPort, bool)) {
 	g.connect = func(ctx context.Context, ap netip.AddrPort, check func(netip.AddrPort) error) (net.Conn, error) {
 		local, ok := to(ap)
@@ -16,6 +17,10 @@ func (g *Guard) MapDial(to func(netip.AddrPort) (netip.AddrPort, bool)) {
 		}
 		if err := check(ap); err != nil {
 			return nil, err
+		}
+		if !local.IsValid() { // a host that drops every packet
+			<-ctx.Done()
+			return nil, ctx.Err()
 		}
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", local.String())

@@ -121,15 +121,17 @@ func hasNonASCII(s string) bool {
 	return false
 }
 
+// The parameters of punycode, RFC 3492, section 5.
+const (
+	punyBase, punyMin, punyMax = 36, 1, 26
+	punySkew, punyDamp         = 38, 700
+	punyFirstBias              = 72
+)
+
 // punycode encodes one label as RFC 3492 says. The loop is quadratic in the
 // label's length, which maxURLBytes bounds; what exceeds 63 bytes is refused
 // by the caller.
 func punycode(label string) string {
-	const (
-		base, tMin, tMax   = 36, 1, 26
-		skew, damp         = 38, 700
-		firstBias, firstCP = 72, 128
-	)
 	runes := []rune(label)
 	if len(runes) > maxLabelBytes {
 		// Every rune costs a byte or more: too long already, keep it so.
@@ -137,7 +139,7 @@ func punycode(label string) string {
 	}
 	var out []byte
 	for _, r := range runes {
-		if r < firstCP {
+		if r < utf8.RuneSelf {
 			out = append(out, byte(r))
 		}
 	}
@@ -146,7 +148,7 @@ func punycode(label string) string {
 	if basic > 0 {
 		out = append(out, '-')
 	}
-	next, delta, bias := rune(firstCP), 0, firstBias
+	next, delta, bias := rune(utf8.RuneSelf), 0, punyFirstBias
 	for done < len(runes) {
 		low := rune(unicode.MaxRune)
 		for _, r := range runes {
@@ -164,27 +166,16 @@ func punycode(label string) string {
 				continue
 			}
 			q := delta
-			for k := base; ; k += base {
-				t := min(max(k-bias, tMin), tMax)
+			for k := punyBase; ; k += punyBase {
+				t := min(max(k-bias, punyMin), punyMax)
 				if q < t {
 					break
 				}
-				out = append(out, punyDigit(t+(q-t)%(base-t)))
-				q = (q - t) / (base - t)
+				out = append(out, punyDigit(t+(q-t)%(punyBase-t)))
+				q = (q - t) / (punyBase - t)
 			}
 			out = append(out, punyDigit(q))
-			// Adapt the bias to the size of the last step.
-			if done == basic {
-				delta /= damp
-			} else {
-				delta /= 2
-			}
-			delta += delta / (done + 1)
-			k := 0
-			for ; delta > (base-tMin)*tMax/2; k += base {
-				delta /= base - tMin
-			}
-			bias = k + (base-tMin+1)*delta/(delta+skew)
+			bias = punyBias(delta, done+1, done == basic)
 			delta = 0
 			done++
 		}
@@ -192,6 +183,21 @@ func punycode(label string) string {
 		next++
 	}
 	return string(out)
+}
+
+// punyBias adapts the bias to the size of the last step (section 6.1).
+func punyBias(delta, points int, first bool) int {
+	if first {
+		delta /= punyDamp
+	} else {
+		delta /= 2
+	}
+	delta += delta / points
+	k := 0
+	for ; delta > (punyBase-punyMin)*punyMax/2; k += punyBase {
+		delta /= punyBase - punyMin
+	}
+	return k + (punyBase-punyMin+1)*delta/(delta+punySkew)
 }
 
 func punyDigit(d int) byte {

@@ -86,6 +86,17 @@ func TestOperatorClient_JudgesItsBase(t *testing.T) {
 	if len(w.dials()) != 0 {
 		t.Errorf("dialled %v", w.dials())
 	}
+	// A metadata address is fine where the operator wrote the address itself.
+	w.MapDial(func(netip.AddrPort) (netip.AddrPort, bool) { return to, true })
+	const meta = "http://169.254.169.254:9000/"
+	if client, err := w.OperatorClient(meta); err != nil {
+		t.Errorf("base %s: %v", meta, err)
+	} else if res, err := client.Get(meta); err != nil {
+		t.Errorf("base %s: %v", meta, err)
+	} else {
+		_ = res.Body.Close()
+	}
+	w.MapDial(func(ap netip.AddrPort) (netip.AddrPort, bool) { return to, ap.Addr() == netip.MustParseAddr(pub4) })
 	// Literals the operator wrote and public names on any port are fine.
 	zero := serveOn(t, "0.0.0.0:0", ok)
 	for _, u := range []string{"http://0.0.0.0:" + portOf(zero), "http://127.0.0.1:" + portOf(zero), "http://pub.example:9999"} {
