@@ -104,6 +104,7 @@ type Config struct {
 type server struct {
 	Config
 	mux      *http.ServeMux
+	runs     *http.ServeMux // of the paths below runsPrefix, which mux would find to collide with those of agents
 	origins  map[string]bool
 	methods  []string // that any route has
 	auth     *authenticator
@@ -113,6 +114,17 @@ type server struct {
 	builtins map[string]hob.Tool
 	openapi  func() ([]byte, error)
 	pieces   sync.Pool // of *[]byte
+}
+
+// runsPrefix is where runs are found; "runs" is no agent's id.
+const runsPrefix = "/api/agents/runs/"
+
+// muxFor is the mux that knows a path.
+func (s *server) muxFor(path string) *http.ServeMux {
+	if strings.HasPrefix(path, runsPrefix) {
+		return s.runs
+	}
+	return s.mux
 }
 
 // New makes the handler of all routes.
@@ -127,7 +139,7 @@ func New(c Config) http.Handler {
 	if c.Builtins == nil {
 		c.Builtins = func() []hob.Tool { return nil }
 	}
-	s := &server{Config: c, mux: http.NewServeMux(), origins: map[string]bool{}, builtins: map[string]hob.Tool{}}
+	s := &server{Config: c, mux: http.NewServeMux(), runs: http.NewServeMux(), origins: map[string]bool{}, builtins: map[string]hob.Tool{}}
 	for _, o := range c.CORSOrigins {
 		if o = strings.TrimRight(strings.TrimSpace(o), "/"); o != "" && o != "*" {
 			s.origins[o] = true
@@ -145,7 +157,7 @@ func New(c Config) http.Handler {
 	for i := range table {
 		rt := &table[i]
 		counts := s.metrics.route(rt.method, rt.path)
-		s.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+		s.muxFor(rt.path).HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
 			s.serve(rt, counts, w, r)
 		})
 		if !slices.Contains(s.methods, rt.method) {
@@ -153,5 +165,6 @@ func New(c Config) http.Handler {
 		}
 	}
 	s.mux.HandleFunc("/", s.unrouted)
+	s.runs.HandleFunc("/", s.unrouted)
 	return s
 }

@@ -88,21 +88,10 @@ func asRecord(d hob.RunDetail) runRecord {
 		}
 	}
 	for _, call := range d.Calls {
-		rec.ToolCalls = append(rec.ToolCalls, asCallRecord(call))
+		rec.ToolCalls = append(rec.ToolCalls, call.Record())
 	}
 	rec.ReasoningSteps = reasoning(d)
 	return rec
-}
-
-func asCallRecord(s hob.CallState) hob.CallRecord {
-	r := hob.CallRecord{
-		Step: s.Step, ToolName: s.Name, CallID: s.ID, Arguments: object(s.Arguments), Result: s.Result.Text,
-		IsError: s.Result.IsError, OutcomeUnknown: s.Result.Unknown, Status: s.Status,
-	}
-	if !s.StartedAt.IsZero() && !s.EndedAt.IsZero() {
-		r.DurationMS = s.EndedAt.Sub(s.StartedAt.Time).Milliseconds()
-	}
-	return r
 }
 
 // reasoning gathers the steps that thought or called something, in order.

@@ -76,7 +76,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(a, r, hob.Errorf(hob.NotFound, "There is nothing at this path"))
 		return
 	}
-	s.mux.ServeHTTP(a, r)
+	s.muxFor(r.URL.Path).ServeHTTP(a, r)
 }
 
 // recovered answers a request whose handler panicked with a fixed text. The cause is in the log, under the request's id.
@@ -177,7 +177,7 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request) {
 	var allow []string
 	for _, m := range s.methods {
 		probe := &http.Request{Method: m, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}}
-		if _, pattern := s.mux.Handler(probe); pattern != "" && pattern != "/" {
+		if _, pattern := s.muxFor(r.URL.Path).Handler(probe); pattern != "" && pattern != "/" {
 			allow = append(allow, m)
 		}
 	}
@@ -186,6 +186,7 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, hob.Errorf(hob.NotFound, "There is nothing at this path"))
 		return
 	}
+	text := strings.Join(allow, ", ")
 	if slices.Contains(allow, http.MethodGet) {
 		allow = append(allow, http.MethodHead)
 	}
@@ -195,7 +196,7 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request) {
 		s.sent(w, http.StatusNoContent)
 		return
 	}
-	s.fail(w, r, hob.Errorf(hob.Method, "%s is not allowed here; use %s", shortMethod(r.Method), allow[0]))
+	s.fail(w, r, hob.Errorf(hob.Method, "%s is not allowed here; use %s", shortMethod(r.Method), text))
 }
 
 // shortMethod keeps a made-up method from filling the answer.

@@ -120,9 +120,7 @@ func createTool(c *call) error {
 		Workspace: c.by.Workspace, Name: *in.Name, Description: *in.Description, Type: hob.HTTPTool,
 		InputSchema: in.InputSchema, IsActive: in.IsActive == nil || *in.IsActive,
 	}
-	if t.Config, err = in.config(hob.ToolConfig{}); err != nil {
-		return err
-	}
+	t.Config = in.config(hob.ToolConfig{})
 	if err := c.checkConfig(t.Config); err != nil {
 		return err
 	}
@@ -164,10 +162,7 @@ func updateTool(c *call) error {
 		p.InputSchema = in.InputSchema
 	}
 	if in.Config != nil || in.endpointInput.any() {
-		config, err := in.config(old.Config)
-		if err != nil {
-			return err
-		}
+		config := in.config(old.Config)
 		if err := c.checkConfig(config); err != nil {
 			return err
 		}
@@ -177,7 +172,22 @@ func updateTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, asAnswer(t, append(b.warnings, configWarnings(b)...)))
+	warnings := append(b.warnings, configWarnings(b)...)
+	if p.Config != nil {
+		warnings = append(warnings, clearedHeaders(*p.Config, t.Config)...)
+	}
+	return c.reply(http.StatusOK, asAnswer(t, warnings))
+}
+
+// clearedHeaders names the headers whose stored values did not go along to a new address.
+func clearedHeaders(sent, kept hob.ToolConfig) []string {
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(sent.Headers)) {
+		if _, ok := kept.Headers[name]; !ok {
+			warnings = append(warnings, "the header "+clip(name)+" was cleared, since the address changed; send its value again")
+		}
+	}
+	return warnings
 }
 
 func deleteTool(c *call) error {
@@ -220,7 +230,7 @@ func (e endpointInput) any() bool {
 
 // config is the canonical form of what was sent. A config that is given replaces the old one; fields at the top are laid
 // over it, or over the old one where no config came. Headers of the old one that stay are marked as unchanged.
-func (in toolInput) config(old hob.ToolConfig) (hob.ToolConfig, error) {
+func (in toolInput) config(old hob.ToolConfig) hob.ToolConfig {
 	var out hob.ToolConfig
 	if in.Config == nil {
 		out = old
@@ -239,16 +249,10 @@ func (in toolInput) config(old hob.ToolConfig) (hob.ToolConfig, error) {
 		out.Method = http.MethodPost
 	}
 	out.Method = strings.ToUpper(out.Method)
-	for name, value := range out.Headers {
-		if _, stored := old.Headers[name]; value == hob.Mask && !stored {
-			return out, hob.Errorf(hob.Invalid, "config.headers.%s is a mask, but there is no value to keep", clip(name)).
-				With("field", "config.headers")
-		}
-	}
 	if len(out.Headers) == 0 {
 		out.Headers = nil
 	}
-	return out, nil
+	return out
 }
 
 func (e endpointInput) onto(t *hob.ToolConfig) {

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"hob"
+)
+
+// Route is what tests need to know of a route.
+type Route struct {
+	Method, Path string
+	Scope        hob.Scope
+	Open, Local  bool
+}
+
+// Routes lists the table of routes.
+func Routes() []Route {
+	var list []Route
+	for _, r := range routes() {
+		list = append(list, Route{r.method, r.path, r.scope, r.open, r.local})
+	}
+	return list
+}
+
+// Decode runs the decoder of bodies on a run's request.
+func Decode(raw []byte) (warnings []string, err error) {
+	var in runInput
+	b, err := decode(raw, &in, fieldsOf(reflect.TypeFor[runInput](), nil), false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := message(in.Message); err != nil {
+		return nil, err
+	}
+	if err := in.checkContext(false); err != nil {
+		return nil, err
+	}
+	_, err = in.options(false)
+	return b.warnings, err
+}
+
+// PanicOn makes a handler of the API that panics at one path.
+func PanicOn(h http.Handler, path string) http.Handler {
+	s := h.(*server) //nolint:forcetypeassert // New makes no other
+	s.mux.HandleFunc("GET "+path, func(http.ResponseWriter, *http.Request) { panic("secret detail") })
+	return s
+}
+
+// AppendFrame encodes one frame.
+func AppendFrame(b []byte, e *hob.Event, numbered bool) []byte { return appendFrame(b, e, numbered) }

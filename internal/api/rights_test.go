@@ -1,0 +1,227 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"hob"
+	"hob/internal/api"
+)
+
+// The callers of the matrix, in the order of a row's statuses.
+func callers() []string {
+	return []string{"service", "admin", "configure", "run", "read", "approve", "bound", "owner", "other", "anonymous", "revoked", "expired"}
+}
+
+// The statuses of a row, one letter each: + success, f 403, n 404, u 401, b 400 (allowed as far as the body).
+// "owner" is the user whose session and run the paths name; "bound" is an admin key of another agent.
+func matrix() map[string]string {
+	const open, service, settings = "++++++++++++", "++ffffnffuuu", "+++fffnffuuu"
+	return map[string]string{
+		"GET /health":           open,
+		"GET /api/health":       open,
+		"GET /health/ready":     open,
+		"GET /api/openapi.json": open,
+		"GET /docs":             open,
+		"GET /docs/docs.js":     open,
+		"GET /docs/docs.css":    open,
+		"GET /{$}":              open,
+		"GET /metrics":          open, // of this machine; from elsewhere see TestMetrics_NeedAnAdminFromElsewhere
+		"GET /api/me":           "+++++++++uuu",
+
+		"GET /api/agents":                                                "++ff+f+++uuu",
+		"POST /api/agents":                                               "+++ffffffuuu",
+		"GET /api/agents/{id}":                                           "++ff+fn++uuu",
+		"PATCH /api/agents/{id}":                                         settings,
+		"DELETE /api/agents/{id}":                                        settings,
+		"GET /api/agents/{id}/tools":                                     "++ff+fn++uuu",
+		"POST /api/agents/{id}/tools":                                    settings,
+		"PATCH /api/agents/{id}/tools/{assignment_id}":                   settings,
+		"DELETE /api/agents/{id}/tools/{assignment_id}":                  settings,
+		"GET /api/tools":                                                 "++ff+f+++uuu",
+		"POST /api/tools":                                                "+++fff+ffuuu",
+		"GET /api/tools/{id}":                                            "++ff+f+++uuu",
+		"PUT /api/tools/{id}":                                            "+++fff+ffuuu",
+		"DELETE /api/tools/{id}":                                         "+++fff+ffuuu",
+		"POST /api/agents/{id}/run":                                      "++f+ffn++uuu",
+		"POST /api/agents/{id}/run/stream":                               "++f+ffn++uuu",
+		"GET /api/agents/runs/{run_id}":                                  "++fnnfn+nuuu",
+		"GET /api/agents/runs/{run_id}/events":                           "++fnnfn+nuuu",
+		"POST /api/agents/runs/{run_id}/cancel":                          "++fnffn+nuuu",
+		"GET /api/agents/runs/{run_id}/approvals":                        "++ffnfn+nuuu",
+		"POST /api/agents/runs/{run_id}/approve":                         "nnfffnnnnuuu", // nothing waits yet
+		"GET /api/agents/{id}/sessions":                                  "++ff+fn++uuu",
+		"POST /api/agents/{id}/sessions":                                 "++f+ffn++uuu",
+		"DELETE /api/agents/{id}/sessions/{session_id}":                  "++fnffn+nuuu",
+		"GET /api/sessions/{session_id}":                                 "++ffnfn+nuuu",
+		"GET /api/sessions/{session_id}/messages":                        "++ffnfn+nuuu",
+		"GET /api/sessions/{session_id}/runs":                            "++ffnfn+nuuu",
+		"GET /api/sessions/{session_id}/runs/{run_id}/retrieved-context": "++ffnfn+nuuu",
+		"DELETE /api/sessions/{session_id}":                              "++fnffn+nuuu",
+		"GET /api/keys":                                                  "++ffff+ffuuu",
+		"POST /api/keys":                                                 "++fffffffuuu", // a bound key makes bound keys only
+		"GET /api/keys/{key_id}":                                         service,
+		"DELETE /api/keys/{key_id}":                                      service,
+	}
+}
+
+// scene is what the paths of a request name.
+type scene struct {
+	agent, session, run, tool, assignment, key string
+}
+
+func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
+	t.Parallel()
+	rows := matrix()
+	for _, r := range api.Routes() {
+		name := r.Method + " " + r.Path
+		row, ok := rows[name]
+		if !ok {
+			t.Errorf("the route %s has no row in the matrix", name)
+			continue
+		}
+		if len(row) != len(callers()) {
+			t.Fatalf("the row of %s has %d statuses, want %d", name, len(row), len(callers()))
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		t.Errorf("the matrix has a row for %s, which is no route", name)
+	}
+	w := begin(t, func(c *api.Config) { c.Limits.Off = true })
+	keys := w.callerKeys()
+	s := w.scene(keys["owner"])
+	for _, r := range api.Routes() {
+		row := matrix()[r.Method+" "+r.Path]
+		for i, caller := range callers() {
+			t.Run(fmt.Sprintf("%s %s as %s", r.Method, r.Path, caller), func(t *testing.T) {
+				got := w.do(ask{method: r.Method, path: s.fill(r.Path), key: keys[caller], body: s.body(r.Method, r.Path)})
+				if want := row[i]; !slices.Contains(statuses(want), got.status) {
+					t.Errorf("status %d, want %c: %.300s", got.status, want, got.body)
+				}
+				if r.Method != http.MethodGet && got.status < 300 { // it may have changed or deleted what it names
+					s = w.scene(keys["owner"])
+				}
+			})
+		}
+	}
+}
+
+func statuses(letter byte) []int {
+	switch letter {
+	case '+':
+		return []int{200, 201, 202, 204}
+	case 'f':
+		return []int{http.StatusForbidden}
+	case 'n':
+		return []int{http.StatusNotFound}
+	case 'u':
+		return []int{http.StatusUnauthorized}
+	}
+	return nil
+}
+
+func (w *world) callerKeys() map[string]string {
+	w.t.Helper()
+	elsewhere := w.agent("fixed")
+	revoked := w.scoped(hob.ScopeAdmin)
+	w.revoke(revoked)
+	return map[string]string{
+		"service": w.service, "admin": w.scoped(hob.ScopeAdmin), "configure": w.scoped(hob.ScopeConfigure),
+		"run": w.scoped(hob.ScopeRun), "read": w.scoped(hob.ScopeRead), "approve": w.scoped(hob.ScopeApprove),
+		"bound": w.key(hob.Key{Name: "bound", Scopes: []hob.Scope{hob.ScopeAdmin}, Agent: elsewhere}),
+		"owner": user(w.t, "owner"), "other": user(w.t, "other"), "anonymous": "", "revoked": revoked,
+		"expired": token(w.t, jwtSecret, jwt.MapClaims{"sub": "owner", "aud": "authenticated", "exp": time.Now().Add(-time.Hour).Unix()}),
+	}
+}
+
+func (w *world) scene(owner string) scene {
+	w.t.Helper()
+	s := scene{agent: string(w.agent("fixed"))}
+	run := as[struct {
+		Run     string `json:"run_id"`
+		Session string `json:"session_id"`
+	}](w.t, w.do(ask{"POST", "/api/agents/" + s.agent + "/run", owner, `{"message":"hi"}`, nil}), 200)
+	s.run, s.session = run.Run, run.Session
+	id := func(path, body string) string {
+		return as[struct{ ID string }](w.t, w.do(ask{"POST", path, w.service, body, nil}), 201).ID
+	}
+	s.tool = id("/api/tools", `{"name":"t_`+hob.RandomHex(8)+`","endpoint":"https://x.example",`+toolBody+`}`)
+	s.assignment = id("/api/agents/"+s.agent+"/tools", `{"tool_name":"clock"}`)
+	s.key = id("/api/keys", `{"name":"k"}`)
+	return s
+}
+
+func (s scene) fill(path string) string {
+	id := s.agent
+	if strings.HasPrefix(path, "/api/tools") {
+		id = s.tool
+	}
+	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
+		"{key_id}", s.key).Replace(path)
+}
+
+// body is a body that the route takes.
+func (s scene) body(method, path string) string {
+	switch method + " " + path {
+	case "POST /api/agents", "PATCH /api/agents/{id}", "POST /api/keys":
+		return `{"name":"x"}`
+	case "POST /api/agents/{id}/tools":
+		return `{"tool_name":"database_query"}`
+	case "PATCH /api/agents/{id}/tools/{assignment_id}":
+		return `{"config_override":{}}`
+	case "POST /api/tools":
+		return `{"name":"t_` + hob.RandomHex(8) + `","endpoint":"https://x.example",` + toolBody + `}`
+	case "PUT /api/tools/{id}":
+		return `{"description":"new"}`
+	case "POST /api/agents/{id}/run", "POST /api/agents/{id}/run/stream":
+		return `{"message":"hi"}`
+	case "POST /api/agents/runs/{run_id}/approve":
+		return `{"approved":true}`
+	}
+	return ""
+}
+
+func TestRights_TheUnseenIsAnsweredAsTheAbsent(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	s := w.scene(user(t, "owner"))
+	other := user(t, "other")
+	absent := scene{agent: s.agent, run: "run_000000000000", session: "sess_000000000000"}
+	for _, path := range []string{
+		"GET /api/agents/runs/{run_id}", "GET /api/agents/runs/{run_id}/events", "POST /api/agents/runs/{run_id}/cancel",
+		"GET /api/sessions/{session_id}", "GET /api/sessions/{session_id}/messages", "DELETE /api/sessions/{session_id}",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		hidden := w.do(ask{method, s.fill(path), other, "", nil})
+		missing := w.do(ask{method, absent.fill(path), other, "", nil})
+		if hidden.status != 404 || string(hidden.body) != string(missing.body) {
+			t.Errorf("%s %s: hidden %d %s, missing %d %s", method, path, hidden.status, hidden.body, missing.status, missing.body)
+		}
+	}
+	r := w.do(ask{"POST", "/api/agents/" + s.agent + "/run", other, `{"message":"hi","session_id":"` + s.session + `"}`, nil})
+	wantFault(t, r, 404, "Session not found")
+}
+
+func TestRights_ARunOnlyKeyFollowsWhatItStarted(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent, key := w.agent("slow"), w.scoped(hob.ScopeRun)
+	events := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", key, `{"message":"hi"}`, nil})
+	start := events.next()
+	w.model.end()
+	if last := events.rest(); last[len(last)-1].Type != hob.EventComplete {
+		t.Errorf("the stream ends with %s", last[len(last)-1].Type)
+	}
+	again := w.stream(ask{"GET", "/api/agents/runs/" + string(start.Run) + "/events", key, "", nil})
+	if first := again.next(); first.Type != hob.EventStart {
+		t.Errorf("the log begins with %s", first.Type)
+	}
+	again.rest()
+}

@@ -1,0 +1,277 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hob"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with testdata/name, or rewrites it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), -update rewrites it:\n%s", path, diff)
+	}
+}
+
+// step is one request of the scenario and the status it must have. $name in path and body stands for what an earlier
+// step kept; keep is "name=field" of the answer.
+type step struct {
+	name, method, path, body string
+	status                   int
+	keep                     string
+}
+
+const (
+	toolBody = `"description":"weather","type":"http","input_schema":{"type":"object","properties":{"city":{"type":"string"}}}`
+	noUUID   = "00000000-0000-4000-8000-000000000000"
+)
+
+// The scenario: every route, its success and its refusals, in one workspace.
+func scenario() []step {
+	return []step{
+		{"health", "GET", "/health", "", 200, ""},
+		{"health behind the gateway's path", "GET", "/api/health", "", 200, ""},
+		{"ready", "GET", "/health/ready", "", 200, ""},
+		{"who am I", "GET", "/api/me", "", 200, ""},
+		{"nothing there", "GET", "/api/nothing", "", 404, ""},
+		{"nothing there, below an agent", "GET", "/api/agents/" + noUUID + "/nothing", "", 404, ""},
+		{"unclean path", "GET", "/api//agents", "", 404, ""},
+		{"wrong method", "PUT", "/api/agents", "{}", 405, ""},
+		{"wrong method on a run", "DELETE", "/api/agents/runs/run_000000000000", "", 405, ""},
+
+		{"agent without name", "POST", "/api/agents", `{"model":"fixed"}`, 400, ""},
+		{"agent with a blank name", "POST", "/api/agents", `{"name":"  "}`, 400, ""},
+		{"agent whose name is no text", "POST", "/api/agents", `{"name":7}`, 400, ""},
+		{"agent from no JSON", "POST", "/api/agents", `{"name":`, 400, ""},
+		{"agent from nothing", "POST", "/api/agents", ``, 400, ""},
+		{"agent from a list", "POST", "/api/agents", `[]`, 400, ""},
+		{"agent from null", "POST", "/api/agents", `null`, 400, ""},
+		{"agent from two values", "POST", "/api/agents", `{"name":"a"} {}`, 400, ""},
+		{"agent with a key twice", "POST", "/api/agents", `{"name":"a","name":"b"}`, 400, ""},
+		{"agent with NUL", "POST", "/api/agents", `{"name":"a\u0000b"}`, 400, ""},
+		{"agent with wrong settings", "POST", "/api/agents", `{"name":"a","settings":{"max_steps":"many"}}`, 400, ""},
+		{"agent with settings out of range", "POST", "/api/agents", `{"name":"a","settings":{"temperature":3}}`, 400, ""},
+		{"agent without model", "POST", "/api/agents", `{"name":"demo"}`, 201, ""},
+		{"agent with a model nobody serves", "POST", "/api/agents", `{"name":"later","model":"gpt-9"}`, 201, ""},
+		{"agent with unknown fields", "POST", "/api/agents", `{"name":"helper","model":"fixed","tools":["x"],"temperature":1,"Name":"other"}`, 201, "agent=id"},
+		{"agent", "GET", "/api/agents/$agent", "", 200, ""},
+		{"absent agent", "GET", "/api/agents/" + noUUID, "", 404, ""},
+		{"agent by no id", "GET", "/api/agents/7", "", 404, ""},
+		{"agents", "GET", "/api/agents?q=help&sort=name&order=asc&limit=1000", "", 200, ""},
+		{"agents, odd bounds", "GET", "/api/agents?q=nobody&limit=x&offset=-1", "", 200, ""},
+		{"agents by a bad sort", "GET", "/api/agents?sort=secret", "", 400, ""},
+		{"agents in a bad order", "GET", "/api/agents?order=up", "", 400, ""},
+		{"agents by NUL", "GET", "/api/agents?q=%00", "", 400, ""},
+		{"change nothing", "PATCH", "/api/agents/$agent", "", 400, ""},
+		{"change an empty object", "PATCH", "/api/agents/$agent", "{}", 400, ""},
+		{"change unknown fields only", "PATCH", "/api/agents/$agent", `{"colour":"red"}`, 400, ""},
+		{"change the name to null", "PATCH", "/api/agents/$agent", `{"name":null}`, 400, ""},
+		{"change an absent agent", "PATCH", "/api/agents/" + noUUID, `{"name":"x"}`, 404, ""},
+		{"change", "PATCH", "/api/agents/$agent", `{"system_prompt":"Be brief.","settings":{"max_steps":3},"colour":1}`, 200, ""},
+		{"change the prompt back to none", "PATCH", "/api/agents/$agent", `{"system_prompt":null}`, 200, ""},
+
+		{"tool without a schema", "POST", "/api/tools", `{"name":"weather","description":"d","type":"http"}`, 400, ""},
+		{"tool of an unknown type", "POST", "/api/tools", `{"name":"weather","description":"d","type":"soap","input_schema":{"type":"object"}}`, 400, ""},
+		{"tool with a bad name", "POST", "/api/tools", `{"name":"the weather",` + toolBody + `}`, 400, ""},
+		{"tool with a reserved name", "POST", "/api/tools", `{"name":"mcp__x",` + toolBody + `}`, 400, ""},
+		{"tool with a builtin's name", "POST", "/api/tools", `{"name":"clock",` + toolBody + `}`, 409, ""},
+		{"tool without an address", "POST", "/api/tools", `{"name":"weather",` + toolBody + `}`, 400, ""},
+		{"tool with a private address", "POST", "/api/tools", `{"name":"weather","endpoint_url":"http://127.0.0.1/x",` + toolBody + `}`, 400, ""},
+		{"tool with a bad method", "POST", "/api/tools", `{"name":"weather","config":{"endpoint":"https://x.example","method":"TRACE"},` + toolBody + `}`, 400, ""},
+		{"tool with a header that is ours", "POST", "/api/tools", `{"name":"weather","config":{"endpoint":"https://x.example","headers":{"Host":"a"}},` + toolBody + `}`, 400, ""},
+		{"tool with a split header", "POST", "/api/tools", `{"name":"weather","config":{"endpoint":"https://x.example","headers":{"X-A":"a\r\nB: c"}},` + toolBody + `}`, 400, ""},
+		{"tool with a mask from nowhere", "POST", "/api/tools", `{"name":"weather","config":{"endpoint":"https://x.example","headers":{"X-A":"` + hob.Mask + `"}},` + toolBody + `}`, 400, ""},
+		{"tool whose header is no text", "POST", "/api/tools", `{"name":"weather","config":{"endpoint":"https://x.example","headers":{"X-A":1}},` + toolBody + `}`, 400, ""},
+		{"tool with a remote schema", "POST", "/api/tools", `{"name":"weather","description":"d","type":"http","endpoint":"https://x.example","input_schema":{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}}`, 400, ""},
+		{"tool with too much time", "POST", "/api/tools", `{"name":"weather","endpoint":"https://x.example","timeout_seconds":1e9,` + toolBody + `}`, 400, ""},
+		{"tool", "POST", "/api/tools", `{"name":"weather","endpoint_url":"https://api.example.com/w","method":"get","config":{"headers":{"X-Key":"s3cret"},"colour":1},` + toolBody + `}`, 201, "tool=id"},
+		{"the same name again", "POST", "/api/tools", `{"name":"weather","endpoint":"https://x.example",` + toolBody + `}`, 409, ""},
+		{"tools", "GET", "/api/tools", "", 200, ""},
+		{"one tool", "GET", "/api/tools/$tool", "", 200, ""},
+		{"absent tool", "GET", "/api/tools/" + noUUID, "", 404, ""},
+		{"change nothing of a tool", "PUT", "/api/tools/$tool", "{}", 400, ""},
+		{"change a tool", "PUT", "/api/tools/$tool", `{"description":"the weather","timeout_seconds":5}`, 200, ""},
+		{"keep a header by its mask", "PUT", "/api/tools/$tool", `{"config":{"endpoint":"https://api.example.com/w","headers":{"X-Key":"` + hob.Mask + `"}}}`, 200, ""},
+		{"move a tool: its secrets stay behind", "PUT", "/api/tools/$tool", `{"endpoint":"https://elsewhere.example.com/"}`, 200, ""},
+		{"change an absent tool", "PUT", "/api/tools/" + noUUID, `{"name":"x"}`, 404, ""},
+
+		{"assign nothing", "POST", "/api/agents/$agent/tools", `{"tool_type":"builtin"}`, 400, ""},
+		{"assign to an absent agent", "POST", "/api/agents/" + noUUID + "/tools", `{"tool_name":"clock"}`, 404, ""},
+		{"assign an unknown tool", "POST", "/api/agents/$agent/tools", `{"tool_name":"nothing"}`, 400, ""},
+		{"assign an unknown type", "POST", "/api/agents/$agent/tools", `{"tool_name":"clock","tool_type":"magic"}`, 400, ""},
+		{"assign a custom tool as builtin", "POST", "/api/agents/$agent/tools", `{"tool_name":"weather","tool_type":"builtin"}`, 400, ""},
+		{"assign an absent id", "POST", "/api/agents/$agent/tools", `{"tool_id":"` + noUUID + `"}`, 400, ""},
+		{"assign with rules", "POST", "/api/agents/$agent/tools", `{"tool_name":"clock","config_override":{"rules":[{"condition":"x"}]}}`, 400, ""},
+		{"assign with a config that is none", "POST", "/api/agents/$agent/tools", `{"tool_name":"clock","config_override":[]}`, 400, ""},
+		{"assign system tables", "POST", "/api/agents/$agent/tools", `{"tool_name":"database_query","config_override":{"schemas":{"pg_catalog":["x"]}}}`, 400, ""},
+		{"assign a builtin tool", "POST", "/api/agents/$agent/tools", `{"tool_name":"clock"}`, 201, ""},
+		{"assign it again", "POST", "/api/agents/$agent/tools", `{"tool_name":"clock"}`, 409, ""},
+		{"assign the database without tables", "POST", "/api/agents/$agent/tools", `{"tool_name":"database_query","config_override":{"schemas":{"main":[]}}}`, 201, "assignment=id"},
+		{"assign a custom tool by its name", "POST", "/api/agents/$agent/tools", `{"tool_name":"weather","tool_type":"http","config_override":{"city":"Rome","planet":"Mars"}}`, 201, ""},
+		{"assignments", "GET", "/api/agents/$agent/tools", "", 200, ""},
+		{"change an assignment", "PATCH", "/api/agents/$agent/tools/$assignment", `{"config_override":{"schemas":{"main":["orders"]}}}`, 200, ""},
+		{"change an assignment to rules", "PATCH", "/api/agents/$agent/tools/$assignment", `{"config_override":{"rules":[1]}}`, 400, ""},
+		{"change an assignment to system tables", "PATCH", "/api/agents/$agent/tools/$assignment", `{"config_override":{"schemas":{"pg_catalog":["x"]}}}`, 400, ""},
+		{"change nothing of an assignment", "PATCH", "/api/agents/$agent/tools/$assignment", `{"tool_name":"x"}`, 200, ""},
+		{"change an absent assignment", "PATCH", "/api/agents/$agent/tools/" + noUUID, `{"config_override":{}}`, 404, ""},
+		{"unassign", "DELETE", "/api/agents/$agent/tools/$assignment", "", 200, ""},
+		{"unassign again", "DELETE", "/api/agents/$agent/tools/$assignment", "", 404, ""},
+		{"delete a tool", "DELETE", "/api/tools/$tool", "", 200, ""},
+		{"delete it again", "DELETE", "/api/tools/$tool", "", 404, ""},
+
+		{"run without a message", "POST", "/api/agents/$agent/run", `{}`, 400, ""},
+		{"run with a blank message", "POST", "/api/agents/$agent/run", `{"message":" "}`, 400, ""},
+		{"run with a number", "POST", "/api/agents/$agent/run", `{"message":7}`, 400, ""},
+		{"run with two contexts", "POST", "/api/agents/$agent/run", `{"message":"hi","context_override":"a","context_items":[{"text":"b"}]}`, 400, ""},
+		{"run with knowledge", "POST", "/api/agents/$agent/run", `{"message":"hi","knowledge_bases":[{"id":"` + noUUID + `"}]}`, 400, ""},
+		{"run with runtime knowledge", "POST", "/api/agents/$agent/run", `{"message":"hi","runtime_knowledge_bases":[{"id":"x"}]}`, 400, ""},
+		{"stream with runtime knowledge", "POST", "/api/agents/$agent/run/stream", `{"message":"hi","runtime_knowledge_bases":[{"id":"x"}]}`, 400, ""},
+		{"run with too many steps", "POST", "/api/agents/$agent/run", `{"message":"hi","max_steps":101}`, 400, ""},
+		{"run with a wrong type", "POST", "/api/agents/$agent/run", `{"message":"hi","temperature":"hot"}`, 400, ""},
+		{"run with tools of odd form", "POST", "/api/agents/$agent/run", `{"message":"hi","tools":["clock"]}`, 400, ""},
+		{"run with a bad part", "POST", "/api/agents/$agent/run", `{"message":[{"type":"audio"}]}`, 400, ""},
+		{"run with a local image", "POST", "/api/agents/$agent/run", `{"message":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}`, 400, ""},
+		{"run with a broken image", "POST", "/api/agents/$agent/run", `{"message":[{"type":"image_url","image_url":{"url":"data:image/png;base64,!!"}}]}`, 400, ""},
+		{"run with a session id that is none", "POST", "/api/agents/$agent/run", `{"message":"hi","session_id":"a\nb"}`, 400, ""},
+		{"run an absent agent", "POST", "/api/agents/" + noUUID + "/run", `{"message":"hi"}`, 404, ""},
+		{"run", "POST", "/api/agents/$agent/run", `{"message":"hi","session_id":null,"knowledge_bases":[],"context_override":"Rome is the capital.","colour":1}`, 200, "run=run_id"},
+		{"run in a chosen session", "POST", "/api/agents/$agent/run", `{"message":[{"type":"text","text":"one"},{"type":"text","text":"two"}],"session_id":"my session"}`, 200, ""},
+		{"run record", "GET", "/api/agents/runs/$run", "", 200, "session=session_id"},
+		{"absent run", "GET", "/api/agents/runs/run_000000000000", "", 404, ""},
+		{"cancel a finished run", "POST", "/api/agents/runs/$run/cancel", "", 202, ""},
+		{"cancel an absent run", "POST", "/api/agents/runs/run_000000000000/cancel", "", 404, ""},
+		{"approvals", "GET", "/api/agents/runs/$run/approvals", "", 200, ""},
+		{"approvals of an absent run", "GET", "/api/agents/runs/run_000000000000/approvals", "", 404, ""},
+		{"approve without a decision", "POST", "/api/agents/runs/$run/approve", "", 400, ""},
+		{"approve with text", "POST", "/api/agents/runs/$run/approve", `{"approved":"true"}`, 400, ""},
+		{"approve what does not wait", "POST", "/api/agents/runs/$run/approve", `{"approved":true,"reason":"fine"}`, 404, ""},
+
+		{"session", "GET", "/api/sessions/$session", "", 200, ""},
+		{"absent session", "GET", "/api/sessions/sess_000000000000", "", 404, ""},
+		{"messages", "GET", "/api/sessions/$session/messages", "", 200, ""},
+		{"messages of a chosen session", "GET", "/api/sessions/my%20session/messages?limit=1", "", 200, ""},
+		{"session's runs", "GET", "/api/sessions/$session/runs?limit=5", "", 200, ""},
+		{"retrieved context", "GET", "/api/sessions/$session/runs/$run/retrieved-context", "", 200, ""},
+		{"retrieved context of another session's run", "GET", "/api/sessions/my%20session/runs/$run/retrieved-context", "", 404, ""},
+		{"sessions", "GET", "/api/agents/$agent/sessions?created_after=2020-01-01&min_runs=1", "", 200, ""},
+		{"sessions found", "GET", "/api/agents/$agent/sessions?search=one", "", 200, ""},
+		{"sessions before a bad day", "GET", "/api/agents/$agent/sessions?created_before=yesterday", "", 400, ""},
+		{"sessions with a bad number", "GET", "/api/agents/$agent/sessions?min_runs=few", "", 400, ""},
+		{"sessions of an absent agent", "GET", "/api/agents/" + noUUID + "/sessions", "", 404, ""},
+		{"new session", "POST", "/api/agents/$agent/sessions", "", 201, "empty=session_id"},
+		{"new session from a list", "POST", "/api/agents/$agent/sessions", "[]", 400, ""},
+		{"seed without a user", "POST", "/api/agents/$agent/sessions", `{"initial_messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`, 400, ""},
+		{"seed for a bad user", "POST", "/api/agents/$agent/sessions", `{"user_id":"me","initial_messages":[]}`, 400, ""},
+		{"seed an odd number", "POST", "/api/agents/$agent/sessions", `{"user_id":"` + noUUID + `","initial_messages":[{"role":"user","content":"a"}]}`, 400, ""},
+		{"seed in the wrong order", "POST", "/api/agents/$agent/sessions", `{"user_id":"` + noUUID + `","initial_messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}`, 400, ""},
+		{"seed blank text", "POST", "/api/agents/$agent/sessions", `{"user_id":"` + noUUID + `","initial_messages":[{"role":"user","content":" "},{"role":"assistant","content":"b"}]}`, 400, ""},
+		{"seed", "POST", "/api/agents/$agent/sessions", `{"user_id":"` + noUUID + `","initial_messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`, 201, "seeded=session_id"},
+		{"seeded messages", "GET", "/api/sessions/$seeded/messages", "", 200, ""},
+		{"seeded session", "GET", "/api/sessions/$seeded", "", 200, ""},
+		{"delete a session of another agent", "DELETE", "/api/agents/" + noUUID + "/sessions/$empty", "", 404, ""},
+		{"delete an agent's session", "DELETE", "/api/agents/$agent/sessions/$empty", "", 204, ""},
+		{"delete a session", "DELETE", "/api/sessions/$session", "", 200, ""},
+		{"delete it again ", "DELETE", "/api/sessions/$session", "", 404, ""},
+		{"run of a deleted session", "GET", "/api/agents/runs/$run", "", 404, ""},
+
+		{"key without a name", "POST", "/api/keys", `{}`, 400, ""},
+		{"key with an unknown scope", "POST", "/api/keys", `{"name":"k","scopes":["root"]}`, 400, ""},
+		{"key with scopes of odd form", "POST", "/api/keys", `{"name":"k","scopes":"read"}`, 400, ""},
+		{"key for an absent agent", "POST", "/api/keys", `{"name":"k","agent_id":"` + noUUID + `"}`, 400, ""},
+		{"key from the past", "POST", "/api/keys", `{"name":"k","expires_at":"2001-01-01T00:00:00Z"}`, 400, ""},
+		{"key", "POST", "/api/keys", `{"name":"k","scopes":["run","read"],"agent_id":"$agent","expires_at":"2999-01-01T00:00:00Z"}`, 201, "key=id"},
+		{"one key", "GET", "/api/keys/$key", "", 200, ""},
+		{"absent key", "GET", "/api/keys/" + noUUID, "", 404, ""},
+		{"keys", "GET", "/api/keys", "", 200, ""},
+		{"revoke a key", "DELETE", "/api/keys/$key", "", 200, ""},
+		{"revoke an absent key", "DELETE", "/api/keys/" + noUUID, "", 404, ""},
+
+		{"delete the agent", "DELETE", "/api/agents/$agent", "", 200, ""},
+		{"delete the agent again", "DELETE", "/api/agents/$agent", "", 404, ""},
+		{"stream of a deleted agent", "POST", "/api/agents/$agent/run/stream", `{"message":"hi"}`, 404, ""},
+	}
+}
+
+func TestScenario_EveryRouteAnswersAsAgreed(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	kept := map[string]string{}
+	var out bytes.Buffer
+	for _, s := range scenario() {
+		fill := func(text string) string {
+			for name, value := range kept {
+				text = strings.ReplaceAll(text, "$"+name, value)
+			}
+			return text
+		}
+		r := w.do(ask{s.method, fill(s.path), w.service, fill(s.body), nil})
+		if r.status != s.status {
+			t.Errorf("%s: status %d, want %d: %s", s.name, r.status, s.status, r.body)
+		}
+		if r.status >= 400 {
+			wantFault(t, r, r.status, "")
+		}
+		if name, field, ok := strings.Cut(s.keep, "="); ok {
+			var answer map[string]any
+			if err := json.Unmarshal(r.body, &answer); err != nil {
+				t.Fatalf("%s: %v: %s", s.name, err, r.body)
+			}
+			kept[name], _ = answer[field].(string)
+		}
+		fmt.Fprintf(&out, "== %s: %s %s\n", s.name, s.method, s.path)
+		if s.body != "" {
+			fmt.Fprintf(&out, "%s\n", s.body)
+		}
+		fmt.Fprintf(&out, "-- %d\n%s\n", r.status, steady(t, r.body))
+	}
+	golden(t, "answers.golden", out.Bytes())
+}
+
+// steady writes JSON with what changes from run to run replaced.
+func steady(t *testing.T, raw []byte) string {
+	t.Helper()
+	if len(raw) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		t.Fatalf("no JSON: %v: %s", err, raw)
+	}
+	text := b.String()
+	for pattern, put := range map[string]string{
+		`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`: "UUID",
+		`\b(run|sess|seed|call)_[0-9a-f]{12}\b`:                         "${1}_ID",
+		`\bhob_[0-9a-f]{8,}`:                                            "hob_SECRET",
+		`"20\d\d-\d\d-\d\dT[0-9:.]+Z"`:                                  `"TIME"`,
+		`"duration_ms": \d+`:                                            `"duration_ms": 0`,
+	} {
+		text = regexp.MustCompile(pattern).ReplaceAllString(text, put)
+	}
+	return strings.ReplaceAll(text, noUUID, "NO-UUID")
+}

@@ -1,0 +1,409 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hob"
+	"hob/internal/api"
+)
+
+// feed reads a stream as the strictest client does: it splits on blank lines, wants each frame to begin with "data: "
+// and takes all the rest of it for JSON. Comments are their own frames.
+type feed struct {
+	t        *testing.T
+	answer   *http.Response
+	in       *bufio.Reader
+	comments int
+	ids      []string // of numbered frames
+	numbered bool
+}
+
+func (w *world) stream(a ask) *feed {
+	w.t.Helper()
+	answer, err := w.server.Client().Do(w.request(a))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(answer.Body)
+		w.t.Fatalf("status %d: %s", answer.StatusCode, body)
+	}
+	return &feed{t: w.t, answer: answer, in: bufio.NewReader(answer.Body), numbered: a.method == http.MethodGet}
+}
+
+// frame reads up to a blank line; io.EOF at a clean end.
+func (f *feed) frame() (string, error) {
+	var frame strings.Builder
+	for {
+		line, err := f.in.ReadString('\n')
+		if err != nil {
+			if line != "" || frame.Len() > 0 {
+				return "", fmt.Errorf("the stream breaks off in a frame: %w", io.ErrUnexpectedEOF)
+			}
+			return "", err
+		}
+		if line == "\n" {
+			return strings.TrimSuffix(frame.String(), "\n"), nil
+		}
+		frame.WriteString(line)
+	}
+}
+
+// head is what every event has.
+type head struct {
+	hob.EventHead
+	raw json.RawMessage
+}
+
+func (f *feed) read() (head, error) {
+	for {
+		frame, err := f.frame()
+		if err != nil {
+			return head{}, err
+		}
+		if strings.HasPrefix(frame, ":") {
+			if frame != ": keepalive" {
+				return head{}, fmt.Errorf("odd comment %q", frame)
+			}
+			f.comments++
+			continue
+		}
+		if f.numbered {
+			id, rest, ok := strings.Cut(frame, "\n")
+			if !ok || !strings.HasPrefix(id, "id: ") {
+				return head{}, fmt.Errorf("frame without id: %q", frame)
+			}
+			f.ids = append(f.ids, strings.TrimPrefix(id, "id: "))
+			frame = rest
+		}
+		data, ok := strings.CutPrefix(frame, "data: ")
+		if !ok || strings.ContainsAny(data, "\n\r") {
+			return head{}, fmt.Errorf("frame of another form: %q", frame)
+		}
+		h := head{raw: json.RawMessage(data)}
+		if err := json.Unmarshal(h.raw, &h.EventHead); err != nil {
+			return head{}, fmt.Errorf("frame without JSON: %q", frame)
+		}
+		return h, nil
+	}
+}
+
+func (f *feed) next() head {
+	f.t.Helper()
+	h, err := f.read()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return h
+}
+
+func (f *feed) rest() []head {
+	f.t.Helper()
+	var all []head
+	for {
+		h, err := f.read()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return all
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, h)
+	}
+}
+
+func names(heads []head) []string {
+	var list []string
+	for _, h := range heads {
+		if h.Event != h.Type {
+			list = append(list, fmt.Sprintf("%s is not %s", h.Event, h.Type))
+		}
+		list = append(list, string(h.Event))
+	}
+	return list
+}
+
+func seqs(t *testing.T, heads []head, from int64) {
+	t.Helper()
+	for i, h := range heads {
+		if h.Seq != from+int64(i) {
+			t.Fatalf("event %d has seq %d, want %d", i, h.Seq, from+int64(i))
+		}
+	}
+}
+
+func TestStream_FramesAreWhatTheStrictestClientReads(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("calls")
+	w.do(ask{"POST", "/api/agents/" + string(agent) + "/tools", w.service, `{"tool_name":"clock"}`, nil})
+	f := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil})
+	h := f.answer.Header
+	for name, want := range map[string]string{
+		"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff",
+	} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	all := f.rest()
+	seqs(t, all, 1)
+	want := []string{
+		"start", "step_started", "tool_call", "tool_result", "step_completed", "step_started", "content_delta", "step_completed", "chunk", "complete",
+	}
+	if diff := cmp.Diff(want, names(all)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	var end hob.CompleteEvent
+	if err := json.Unmarshal(all[len(all)-1].raw, &end); err != nil {
+		t.Fatal(err)
+	}
+	if end.Content != "world\n\ndata: x" || end.Status != hob.Completed || end.Error != nil || len(end.ToolCalls) != 1 {
+		t.Errorf("complete is %+v", end)
+	}
+}
+
+func TestStream_AFailedRunEndsWithErrorAndComplete(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("broken")
+	all := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil}).rest()
+	if n := names(all); len(n) < 2 || n[len(n)-2] != "error" || n[len(n)-1] != "complete" {
+		t.Errorf("the events are %v", n)
+	}
+	r := w.do(ask{"POST", "/api/agents/" + string(agent) + "/run", w.service, `{"message":"hi"}`, nil})
+	got := as[struct {
+		Status hob.Status
+		Error  *string
+		Code   *string
+	}](t, r, 200)
+	if got.Status != hob.Failed || got.Error == nil || got.Code == nil || *got.Code != hob.CodeProviderError {
+		t.Errorf("the answer is %s", r.body)
+	}
+}
+
+func TestEvents_GoOnFromAnyPosition(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("fixed")
+	first := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil}).rest()
+	path := "/api/agents/runs/" + string(first[0].Run) + "/events"
+	last := first[len(first)-1].Seq
+	for after := range last + 1 {
+		for name, a := range map[string]ask{
+			"query":  {"GET", path + "?after=" + strconv.FormatInt(after, 10), w.service, "", nil},
+			"header": {"GET", path + "?after=1", w.service, "", map[string]string{"Last-Event-ID": strconv.FormatInt(after, 10)}},
+		} {
+			f := w.stream(a)
+			got := f.rest()
+			seqs(t, got, after+1)
+			if int64(len(got)) != last-after || len(f.ids) != len(got) {
+				t.Errorf("%s after %d: %d events with %d ids, want %d", name, after, len(got), len(f.ids), last-after)
+			}
+			for i := range got {
+				if f.ids[i] != strconv.FormatInt(got[i].Seq, 10) || string(got[i].raw) != string(first[got[i].Seq-1].raw) {
+					t.Errorf("%s after %d: event %d is not what was streamed", name, after, got[i].Seq)
+				}
+			}
+		}
+	}
+	for _, bad := range []string{"x", "-1", "+1", "1.0", "", "%201", "99999999999999999999", strconv.FormatInt(last+1, 10)} {
+		r := w.do(ask{"GET", path + "?after=" + bad, w.service, "", nil})
+		if f := wantFault(t, r, 400, "Last-Event-ID"); f.Code != "invalid_event_id" {
+			t.Errorf("after=%s: code %s", bad, f.Code)
+		}
+	}
+	wantFault(t, w.do(ask{"GET", path, w.service, "", map[string]string{"Last-Event-ID": "abc"}}), 400, "")
+	if r := w.do(ask{"HEAD", path, w.service, "", nil}); r.status != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD: status %d", r.status)
+	}
+}
+
+func TestEvents_AnswerOldClients(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("fixed")
+	run := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil}).rest()[0].Run
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprintf(conn, "GET /api/agents/runs/%s/events HTTP/1.0\r\nAuthorization: Bearer %s\r\n\r\n", run, w.service)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	f := &feed{t: t, answer: answer, in: bufio.NewReader(answer.Body), numbered: true}
+	all := f.rest()
+	seqs(t, all, 1)
+	if len(answer.TransferEncoding) != 0 || names(all)[len(all)-1] != "complete" {
+		t.Errorf("encoding %v, events %v", answer.TransferEncoding, names(all))
+	}
+}
+
+func TestStream_SilenceIsToldByComments(t *testing.T) {
+	t.Parallel()
+	w := begin(t, func(c *api.Config) { c.Limits.KeepAlive = 20 * time.Millisecond })
+	agent := w.agent("slow")
+	f := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil})
+	time.AfterFunc(150*time.Millisecond, w.model.end)
+	seqs(t, f.rest(), 1)
+	if f.comments < 2 {
+		t.Errorf("%d comments in 150 ms of silence", f.comments)
+	}
+}
+
+func TestStream_EndsSoonAfterItsKey(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("slow")
+	soon := token(t, jwtSecret, map[string]any{"sub": "u", "aud": "authenticated", "exp": float64(time.Now().Add(1500*time.Millisecond).UnixMilli()) / 1000})
+	revoked := w.scoped(hob.ScopeRun)
+	for name, key := range map[string]string{"expired token": soon, "revoked key": revoked} {
+		t.Run(name, func(t *testing.T) {
+			f := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", key, `{"message":"hi","on_disconnect":"continue"}`, nil})
+			run := f.next().Run
+			if key == revoked {
+				w.revoke(key)
+			}
+			for {
+				if _, err := f.read(); err != nil {
+					if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+						t.Error("the stream ends as if it were whole")
+					}
+					break
+				}
+			}
+			got := as[struct{ Status hob.Status }](t, w.do(ask{"GET", "/api/agents/runs/" + string(run), w.service, "", nil}), 200)
+			if got.Status != hob.Running {
+				t.Errorf("the run is %s", got.Status)
+			}
+		})
+	}
+}
+
+func TestStream_ASlowReaderIsCutAndTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	w := begin(t, func(c *api.Config) { c.Limits.WriteTime = 300 * time.Millisecond })
+	agent := w.agent("long") // 16 MB of text
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) //nolint:forcetypeassert // tcp was dialled
+	body := `{"message":"hi","on_disconnect":"continue"}`
+	_, _ = fmt.Fprintf(conn, "POST /api/agents/%s/run/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		agent, w.service, len(body), body)
+	end := time.Now().Add(20 * time.Second)
+	for w.metric("hob_open_streams") != 0 || w.metric("hob_runs_accepted_total") == 0 {
+		if time.Now().After(end) {
+			t.Fatal("the slow reader still holds its stream")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	list := as[struct{ Sessions []hob.SessionRow }](t, w.do(ask{"GET", "/api/agents/" + string(agent) + "/sessions", w.service, "", nil}), 200)
+	runs := as[struct {
+		Runs []struct {
+			RunID hob.RunID `json:"run_id"`
+		}
+	}](t, w.do(ask{"GET", "/api/sessions/" + string(list.Sessions[0].ID) + "/runs", w.service, "", nil}), 200)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	run, err := w.engine.Wait(ctx, hob.System(hob.DefaultWorkspace), runs.Runs[0].RunID)
+	if err != nil || run.Status != hob.Completed {
+		t.Errorf("the run ended as %s (%v)", run.Status, err)
+	}
+}
+
+func TestStream_ALeavingClientEndsTheRunAfterTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("slow")
+	ctx, leave := context.WithCancel(t.Context())
+	r := w.request(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi","disconnect_grace_seconds":0.1}`, nil})
+	answer, err := w.server.Client().Do(r.WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed{t: t, answer: answer, in: bufio.NewReader(answer.Body)}
+	run := f.next().Run
+	leave()
+	_ = answer.Body.Close()
+	wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		got, err := w.store.Run(wait, hob.System(hob.DefaultWorkspace), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Final() {
+			if got.Status != hob.Cancelled || got.Code != hob.CodeClientDisconnected {
+				t.Errorf("the run ended as %s, %s", got.Status, got.Code)
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestCancel_EndsARunningRun(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("slow")
+	f := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil})
+	run := f.next().Run
+	got := as[struct{ Status string }](t, w.do(ask{"POST", "/api/agents/runs/" + string(run) + "/cancel", w.service, "", nil}), 202)
+	if got.Status != "cancelling" {
+		t.Errorf("status %q", got.Status)
+	}
+	all := f.rest()
+	var end hob.CompleteEvent
+	if err := json.Unmarshal(all[len(all)-1].raw, &end); err != nil || end.Status != hob.Cancelled {
+		t.Errorf("the last event is %s (%v)", all[len(all)-1].raw, err)
+	}
+}
+
+func TestFrame_TakesNoMemoryPerEvent(t *testing.T) { // not parallel: it counts allocations
+	e := &hob.Event{Seq: 123456, Data: json.RawMessage(`{"event":"content_delta","delta":"x"}`)}
+	b := make([]byte, 0, 4096)
+	if n := testing.AllocsPerRun(100, func() { b = api.AppendFrame(b[:0], e, true) }); n != 0 {
+		t.Errorf("%v allocations per frame", n)
+	}
+	if want := "id: 123456\ndata: " + string(e.Data) + "\n\n"; string(b) != want {
+		t.Errorf("the frame is %q, want %q", b, want)
+	}
+}
+
+// metric reads one of the server's counters.
+func (w *world) metric(name string) int {
+	w.t.Helper()
+	r := w.do(ask{"GET", "/metrics", w.service, "", nil})
+	for line := range strings.Lines(string(r.body)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	w.t.Fatalf("no metric %s in:\n%s", name, r.body)
+	return 0
+}
