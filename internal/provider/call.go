@@ -335,9 +335,11 @@ func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string
 	}
 	text := fmt.Sprintf("%s answered %d: %s", c.name, status, said)
 	switch {
+	case class == hob.ClassUnauthorized && c.keyVar == "":
+		return text
 	case status == http.StatusPaymentRequired:
 		return text + " (check the credit of the account behind " + c.keyVar + ")"
-	case class == hob.ClassUnauthorized && c.keyVar != "":
+	case class == hob.ClassUnauthorized:
 		return text + " (check " + c.keyVar + ")"
 	case status == http.StatusNotFound:
 		return text + " (check the model's name and " + c.urlVar + ")"

@@ -1,0 +1,453 @@
+package fakeai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// chatBody is the body of a chat completion request.
+type chatBody struct {
+	Model               string          `json:"model"`
+	Messages            []chatMessage   `json:"messages"`
+	Tools               *[]chatTool     `json:"tools"`
+	ToolChoice          json.RawMessage `json:"tool_choice"`
+	Stream              bool            `json:"stream"`
+	StreamOptions       *streamOptions  `json:"stream_options"`
+	Temperature         *float64        `json:"temperature"`
+	MaxTokens           *int            `json:"max_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	ResponseFormat      json.RawMessage `json:"response_format"`
+	ReasoningEffort     string          `json:"reasoning_effort"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type chatMessage struct {
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	ToolCalls  []chatCall      `json:"tool_calls"`
+	ToolCallID string          `json:"tool_call_id"`
+}
+
+type chatCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+type chatTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+var chatMembers = []string{"model", "messages", "tools", "tool_choice", "stream", "stream_options", "temperature",
+	"max_tokens", "max_completion_tokens", "response_format", "reasoning_effort", "parallel_tool_calls", "top_p", "n", "stop",
+	"seed", "user", "metadata", "store", "presence_penalty", "frequency_penalty"}
+
+func invalid(param, format string, args ...any) fault {
+	return fault{
+		Status: http.StatusBadRequest, Type: "invalid_request_error", Param: param, Message: fmt.Sprintf(format, args...),
+	}
+}
+
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+	number := s.next()
+	p, err := s.parseChat(w, r)
+	if err != nil {
+		f := asFault(err)
+		s.refuse(f)
+		writeOpenAIError(w, f.Status, f)
+		return
+	}
+	p.Number = number
+	s.keep(p)
+	reply := s.opts.Reply(p)
+	if !pause(r, reply.Wait) {
+		return
+	}
+	for k, v := range reply.Header {
+		w.Header()[http.CanonicalHeaderKey(k)] = v
+	}
+	switch {
+	case reply.Status != 0:
+		writeOpenAIError(w, reply.Status, fault{Message: reply.Message, Type: reply.Type, Code: reply.Code})
+	case p.Stream:
+		failure := event(mustJSON(openAIError(fault{Message: reply.Message, Type: reply.Type, Code: reply.Code})))
+		reply.deliver(w, r, chatEvents(p, reply), failure)
+	case reply.CutAfter < 0:
+		cut(http.NewResponseController(w))
+	default:
+		writeJSON(w, http.StatusOK, chatAnswer(p, reply))
+	}
+}
+
+// bearer checks the key in OpenAI's way.
+func (s *Server) bearer(r *http.Request) (fault, bool) {
+	got := r.Header.Get("Authorization")
+	switch {
+	case s.opts.Key == "" || got == "Bearer "+s.opts.Key:
+		return fault{}, true
+	case got == "":
+		return fault{Status: http.StatusUnauthorized, Type: "invalid_request_error", Message: "You didn't provide an API key."}, false
+	}
+	return fault{
+		Status: http.StatusUnauthorized, Type: "invalid_request_error", Code: "invalid_api_key",
+		Message: "Incorrect API key provided: " + strings.TrimPrefix(got, "Bearer ") + ".",
+	}, false
+}
+
+// decode reads a JSON object, refusing members that are not known.
+func (s *Server) decode(body []byte, known []string, v any) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		return invalid("", "We could not parse the JSON body of your request: %s", err)
+	}
+	for name := range members {
+		if !slices.Contains(known, name) && !slices.Contains(s.opts.Extra, name) {
+			return invalid(name, "Unrecognized request argument supplied: %s", name)
+		}
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return invalid("", "Invalid type: %s", err)
+	}
+	return nil
+}
+
+func (s *Server) parseChat(w http.ResponseWriter, r *http.Request) (Parsed, error) {
+	if f, ok := s.bearer(r); !ok {
+		return Parsed{}, f
+	}
+	raw, err := readBody(w, r)
+	if err != nil {
+		return Parsed{}, err
+	}
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return Parsed{}, invalid("", "Content-Type must be application/json")
+	}
+	var b chatBody
+	if err := s.decode(raw, chatMembers, &b); err != nil {
+		return Parsed{}, err
+	}
+	if err := s.knownModel(b.Model); err != nil {
+		return Parsed{}, err
+	}
+	p := Parsed{
+		Dialect: OpenAI, Model: b.Model, Stream: b.Stream, Header: r.Header.Clone(), Body: raw,
+		IncludeUsage: b.StreamOptions != nil && b.StreamOptions.IncludeUsage,
+	}
+	for _, check := range []func(*chatBody, *Parsed) error{checkChatTools, checkChatTuning, checkChatMessages} {
+		if err := check(&b, &p); err != nil {
+			return Parsed{}, err
+		}
+	}
+	return p, nil
+}
+
+func (s *Server) knownModel(model string) error {
+	if model == "" {
+		return invalid("model", "you must provide a model parameter")
+	}
+	if s.opts.Models != nil && !slices.Contains(s.opts.Models, model) {
+		return fault{
+			Status: http.StatusNotFound, Type: "invalid_request_error", Code: "model_not_found",
+			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", model),
+		}
+	}
+	return nil
+}
+
+func checkChatTools(b *chatBody, p *Parsed) error {
+	choice := strings.TrimSpace(string(b.ToolChoice))
+	if b.Tools == nil {
+		if choice != "" && choice != "null" {
+			return invalid("tool_choice", "'tool_choice' is only allowed when 'tools' are specified.")
+		}
+		return nil
+	}
+	if len(*b.Tools) == 0 {
+		return invalid("tools", "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.")
+	}
+	for i, t := range *b.Tools {
+		at := fmt.Sprintf("tools[%d].function", i)
+		switch {
+		case t.Type != "function":
+			return invalid(fmt.Sprintf("tools[%d].type", i), "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
+		case !toolName.MatchString(t.Function.Name):
+			return invalid(at+".name", "Invalid '%s.name': string does not match pattern.", at)
+		case slices.ContainsFunc(p.Tools, func(o Tool) bool { return o.Name == t.Function.Name }):
+			return invalid(at+".name", "Tool names must be unique: %s", t.Function.Name)
+		}
+		if err := checkSchema(t.Function.Parameters); err != nil {
+			return invalid(at+".parameters", "Invalid schema for function '%s': %s", t.Function.Name, err)
+		}
+		p.Tools = append(p.Tools, Tool{t.Function.Name, t.Function.Description, t.Function.Parameters})
+	}
+	var word string
+	if len(b.ToolChoice) > 0 && json.Unmarshal(b.ToolChoice, &word) == nil {
+		if word != "none" && word != "auto" && word != "required" {
+			return invalid("tool_choice", "Invalid value: '%s'.", word)
+		}
+		p.ToolChoice = word
+	}
+	return nil
+}
+
+// checkSchema wants a schema of an object; none at all is one without members.
+func checkSchema(raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	var s struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("it is no object")
+	}
+	if s.Type != "object" {
+		return fmt.Errorf("schema must be a JSON Schema of 'type: \"object\"', got 'type: \"%s\"'", s.Type)
+	}
+	return nil
+}
+
+// reasons says whether a model is one of those that think and take other parameters for it.
+func reasons(model string) bool {
+	return strings.HasPrefix(model, "gpt-5") && !strings.HasPrefix(model, "gpt-5-chat") ||
+		len(model) > 1 && model[0] == 'o' && model[1] >= '1' && model[1] <= '9'
+}
+
+func unsupported(param, model, instead string) fault {
+	f := invalid(param, "Unsupported parameter: '%s' is not supported with this model (%s). %s", param, model, instead)
+	f.Code = "unsupported_parameter"
+	return f
+}
+
+func checkChatTuning(b *chatBody, p *Parsed) error {
+	switch {
+	case b.StreamOptions != nil && !b.Stream:
+		return invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+	case b.MaxTokens != nil && b.MaxCompletionTokens != nil:
+		return invalid("max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+	case b.MaxTokens != nil && reasons(b.Model):
+		return unsupported("max_tokens", b.Model, "Use 'max_completion_tokens' instead.")
+	case b.Temperature != nil && (*b.Temperature < 0 || *b.Temperature > 2):
+		return invalid("temperature", "Invalid 'temperature': must be between 0 and 2.")
+	case b.Temperature != nil && *b.Temperature != 1 && reasons(b.Model):
+		f := unsupported("temperature", b.Model, "Only the default (1) value is supported.")
+		f.Code = "unsupported_value"
+		return f
+	case b.ReasoningEffort != "" && !reasons(b.Model):
+		return unsupported("reasoning_effort", b.Model, "")
+	case b.ReasoningEffort != "" && !slices.Contains([]string{"none", "minimal", "low", "medium", "high"}, b.ReasoningEffort):
+		return invalid("reasoning_effort", "Invalid value: '%s'.", b.ReasoningEffort)
+	}
+	for _, n := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
+		if n != nil {
+			if *n < 1 {
+				return invalid("max_tokens", "Invalid 'max_tokens': integer below minimum value.")
+			}
+			p.MaxTokens = *n
+		}
+	}
+	if len(b.ResponseFormat) == 0 {
+		return nil
+	}
+	var format struct {
+		Type   string `json:"type"`
+		Schema *struct {
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"json_schema"`
+	}
+	if err := json.Unmarshal(b.ResponseFormat, &format); err != nil {
+		return invalid("response_format", "Invalid type for 'response_format'.")
+	}
+	switch format.Type {
+	case "text", "json_object":
+		return nil
+	case "json_schema":
+		if format.Schema == nil || format.Schema.Name == "" {
+			return invalid("response_format.json_schema.name", "Missing required parameter: 'response_format.json_schema.name'.")
+		}
+		return nil
+	}
+	return invalid("response_format.type", "Invalid value: '%s'.", format.Type)
+}
+
+// chatState walks through the messages of a request.
+type chatState struct {
+	p    *Parsed
+	open []string        // calls without an answer
+	seen map[string]bool // ids of all calls
+}
+
+func checkChatMessages(b *chatBody, p *Parsed) error {
+	if len(b.Messages) == 0 {
+		return invalid("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
+	}
+	s := &chatState{p: p, seen: map[string]bool{}}
+	for i, m := range b.Messages {
+		at := fmt.Sprintf("messages.[%d]", i)
+		if m.Role != "tool" && len(s.open) > 0 {
+			return s.unanswered(at)
+		}
+		var err error
+		switch m.Role {
+		case "system", "developer":
+			err = s.system(at, m)
+		case "user":
+			err = s.user(at, m)
+		case "assistant":
+			err = s.assistant(at, m)
+		case "tool":
+			err = s.tool(at, m)
+		default:
+			err = invalid(at+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool', and 'developer'.", m.Role)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(s.open) > 0 {
+		return s.unanswered("messages")
+	}
+	return nil
+}
+
+func (s *chatState) unanswered(at string) error {
+	return invalid(at+".role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each "+
+		"'tool_call_id'. The following tool_call_ids did not have response messages: %s", strings.Join(s.open, ", "))
+}
+
+// content reads a content that must be there: a text, or a list of parts.
+func content(at string, raw json.RawMessage, images bool) (text string, pictures int, err error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", 0, invalid(at+".content", "Invalid value for 'content': expected a string, got null.")
+	}
+	if raw[0] == '"' {
+		err = json.Unmarshal(raw, &text)
+		return text, 0, err
+	}
+	var parts []struct {
+		Type  string  `json:"type"`
+		Text  *string `json:"text"`
+		Image *struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
+		return "", 0, invalid(at+".content", "Invalid 'content': expected a string or an array with minimum length 1.")
+	}
+	for i, part := range parts {
+		switch {
+		case part.Type == "text" && part.Text != nil && *part.Text != "":
+			text += *part.Text
+		case part.Type == "image_url" && images && part.Image != nil && imageAddress(part.Image.URL):
+			pictures++
+		default:
+			return "", 0, invalid(fmt.Sprintf("%s.content[%d]", at, i), "Invalid content part of type '%s'.", part.Type)
+		}
+	}
+	return text, pictures, nil
+}
+
+func imageAddress(u string) bool {
+	return strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://") ||
+		strings.HasPrefix(u, "data:image/") && strings.Contains(u, ";base64,")
+}
+
+func (s *chatState) system(at string, m chatMessage) error {
+	text, _, err := content(at, m.Content, false)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		return invalid(at+".content", "Invalid '%s.content': empty string.", at)
+	}
+	s.p.System = strings.TrimPrefix(s.p.System+"\n\n"+text, "\n\n")
+	return nil
+}
+
+func (s *chatState) user(at string, m chatMessage) error {
+	text, images, err := content(at, m.Content, true)
+	if err != nil {
+		return err
+	}
+	if text == "" && images == 0 {
+		return invalid(at+".content", "Invalid '%s.content': empty string.", at)
+	}
+	s.p.Messages = append(s.p.Messages, Message{Role: "user", Text: text, Images: images})
+	return nil
+}
+
+func (s *chatState) assistant(at string, m chatMessage) error {
+	out := Message{Role: "assistant"}
+	if raw := bytes.TrimSpace(m.Content); len(raw) > 0 && string(raw) != "null" {
+		text, _, err := content(at, m.Content, false)
+		if err != nil {
+			return err
+		}
+		out.Text = text
+	}
+	if out.Text == "" && len(m.ToolCalls) == 0 {
+		return invalid(at+".content", "Invalid value for 'content': an assistant message needs content or tool_calls.")
+	}
+	for i, c := range m.ToolCalls {
+		call := fmt.Sprintf("%s.tool_calls[%d]", at, i)
+		var args string
+		switch {
+		case c.ID == "":
+			return invalid(call+".id", "Missing required parameter: '%s.id'.", call)
+		case s.seen[c.ID]:
+			return invalid(call+".id", "Duplicate value for 'tool_call_id' of '%s'.", c.ID)
+		case c.Type != "function":
+			return invalid(call+".type", "Missing required parameter: '%s.type'.", call)
+		case !toolName.MatchString(c.Function.Name):
+			return invalid(call+".function.name", "Invalid '%s.function.name': string does not match pattern.", call)
+		case json.Unmarshal(c.Function.Arguments, &args) != nil:
+			return invalid(call+".function.arguments", "Invalid type for '%s.function.arguments': expected a string.", call)
+		case !object([]byte(args)):
+			return invalid(call+".function.arguments", "Invalid '%s.function.arguments': it is no JSON object.", call)
+		}
+		s.seen[c.ID] = true
+		s.open = append(s.open, c.ID)
+		out.Calls = append(out.Calls, Call{c.ID, c.Function.Name, args})
+	}
+	s.p.Messages = append(s.p.Messages, out)
+	return nil
+}
+
+func object(b []byte) bool {
+	b = bytes.TrimSpace(b)
+	return len(b) > 0 && b[0] == '{' && json.Valid(b)
+}
+
+func (s *chatState) tool(at string, m chatMessage) error {
+	i := slices.Index(s.open, m.ToolCallID)
+	if i < 0 {
+		return invalid(at+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
+	}
+	text, _, err := content(at, m.Content, false)
+	if err != nil {
+		return err
+	}
+	s.open = slices.Delete(s.open, i, i+1)
+	s.p.Messages = append(s.p.Messages, Message{Role: "tool", Text: text, CallID: m.ToolCallID})
+	return nil
+}

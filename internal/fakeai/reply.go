@@ -1,0 +1,243 @@
+package fakeai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Shape is how a stream of OpenAI's dialect brings its tool calls; servers in the field differ.
+type Shape int
+
+// The shapes.
+const (
+	Standard     Shape = iota // name and id first, arguments in pieces, one call after the other
+	WholeCalls                // all calls complete in one delta
+	NoIDs                     // calls without ids
+	NoIndex                   // calls without index
+	ObjectArgs                // arguments as an object, not as text
+	Cumulative                // every piece repeats id, name and all arguments so far
+	Legacy                    // the function_call of old
+	StopWithCall              // finish_reason "stop" although there are calls
+)
+
+// Reply is what the model answers. The zero Reply is an empty answer.
+type Reply struct {
+	Reasoning []string // pieces; with Anthropic a signed thinking block
+	Text      []string // pieces, one event each
+	Calls     []Call
+	Finish    string // OpenAI's spelling; "" = stop or tool_calls
+	Usage     *Usage // nil = counted from the pieces
+	Model     string // "" = as asked
+
+	Status  int // of an error instead of an answer, where it is set
+	Type    string
+	Code    string
+	Message string
+	Header  http.Header // Retry-After and the like
+
+	Shape    Shape
+	Wait     time.Duration // before the answer
+	Interval time.Duration // between two events
+	// CutAfter ends the connection behind this many events, at once for a negative number. 0 = no cut.
+	CutAfter int
+	// ErrorAfter sends the error of Message, Type and Code inside the stream behind this many events. 0 = none.
+	ErrorAfter int
+	Hang       bool   // says no more behind its last event until the client leaves
+	Raw        []byte // the whole stream as it is, instead of all that
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Prompt, Completion, Cached, Reasoning int
+}
+
+// Always answers the same.
+func Always(r Reply) func(Parsed) Reply { return func(Parsed) Reply { return r } }
+
+// Sequence answers its replies one after the other, by the number of the request, and the last one from then on.
+func Sequence(replies ...Reply) func(Parsed) Reply {
+	return func(p Parsed) Reply { return replies[min(p.Number, len(replies))-1] }
+}
+
+// Steps answers its replies by how far the turn under way is: the first one to a new message of the user, the next one
+// behind one answer of the model, and so on. The last one holds from then on.
+func Steps(replies ...Reply) func(Parsed) Reply {
+	return func(p Parsed) Reply { return replies[min(p.Steps(), len(replies)-1)] }
+}
+
+// Text answers a text, one event per word.
+func Text(text string) Reply { return Reply{Text: words(text)} }
+
+func words(text string) []string {
+	var out []string
+	for text != "" {
+		i := strings.IndexByte(text[1:], ' ')
+		if i < 0 {
+			return append(out, text)
+		}
+		out = append(out, text[:i+1])
+		text = text[i+1:]
+	}
+	return out
+}
+
+// Tokens answers n tokens, one event each.
+func Tokens(n int) Reply {
+	r := Reply{Text: make([]string, n)}
+	for i := range r.Text {
+		r.Text[i] = " tok" + strconv.Itoa(i%10)
+	}
+	return r
+}
+
+// Calls asks for tools; several are parallel calls.
+func Calls(calls ...Call) Reply { return Reply{Calls: calls} }
+
+// ToolSteps asks n times, one step after the other, for the first tool that is offered, and then answers final. The
+// arguments count the steps, so that no two are alike.
+func ToolSteps(n int, final Reply) func(Parsed) Reply {
+	return func(p Parsed) Reply {
+		done := p.Results()
+		if done >= n || len(p.Tools) == 0 || p.ToolChoice == "none" {
+			return final
+		}
+		return Calls(Call{
+			ID: fmt.Sprintf("call_%d_%d", len(p.Messages), done), Name: p.Tools[0].Name,
+			Arguments: `{"step":` + strconv.Itoa(done+1) + `}`,
+		})
+	}
+}
+
+// Error answers an error status. Type and code are OpenAI's and Anthropic's usual ones for it.
+func Error(status int, message string) Reply {
+	return Reply{Status: status, Message: message, Type: errorType(status)}
+}
+
+// WithRetryAfter adds the header Retry-After.
+func (r Reply) WithRetryAfter(value string) Reply {
+	r.Header = r.Header.Clone()
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	r.Header.Set("Retry-After", value)
+	return r
+}
+
+func errorType(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusForbidden:
+		return "permission_error"
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case statusOverloaded:
+		return "overloaded_error"
+	}
+	if status >= 500 {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
+const statusOverloaded = 529
+
+// usage are the counts of a reply: those it names, else a token per piece and four characters of the request.
+func (r Reply) usage(p Parsed) Usage {
+	if r.Usage != nil {
+		return *r.Usage
+	}
+	u := Usage{Prompt: len(p.Body)/4 + 1, Completion: len(r.Text) + len(r.Reasoning), Reasoning: len(r.Reasoning)}
+	for _, c := range r.Calls {
+		u.Completion += (len(c.Name)+len(c.Arguments))/4 + 1
+	}
+	return u
+}
+
+func (r Reply) finish() string {
+	switch {
+	case r.Finish != "":
+		return r.Finish
+	case len(r.Calls) > 0 && r.Shape == Legacy:
+		return "function_call"
+	case len(r.Calls) > 0 && r.Shape != StopWithCall:
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+func (r Reply) model(p Parsed) string {
+	if r.Model != "" {
+		return r.Model
+	}
+	return p.Model
+}
+
+// deliver writes the events of a stream, with the pauses and breaks that the reply asks for.
+func (r Reply) deliver(w http.ResponseWriter, req *http.Request, events [][]byte, failure []byte) {
+	out := http.NewResponseController(w)
+	if r.CutAfter < 0 {
+		cut(out)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	if r.Raw != nil {
+		_, _ = w.Write(r.Raw)
+		return
+	}
+	if r.Interval == 0 && r.CutAfter == 0 && r.ErrorAfter == 0 && !r.Hang {
+		size := 0
+		for _, e := range events {
+			size += len(e)
+		}
+		all := make([]byte, 0, size)
+		for _, e := range events {
+			all = append(all, e...)
+		}
+		_, _ = w.Write(all)
+		return
+	}
+	for i, e := range events {
+		if r.ErrorAfter > 0 && i == r.ErrorAfter {
+			_, _ = w.Write(failure)
+			return
+		}
+		if i > 0 && !pause(req, r.Interval) {
+			return
+		}
+		_, _ = w.Write(e)
+		_ = out.Flush()
+		if r.CutAfter == i+1 {
+			cut(out)
+			return
+		}
+	}
+	if r.Hang {
+		<-req.Context().Done()
+	}
+}
+
+// cut ends the connection under the client.
+func cut(out *http.ResponseController) {
+	if conn, _, err := out.Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null") // every value given here can be encoded
+	}
+	return b
+}
