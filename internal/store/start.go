@@ -73,12 +73,12 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	newPin := false
 	err = s.write(ctx, "start a run", func(ctx context.Context, t *tx) (err error) {
 		started, newPin = hob.StartedRun{Run: n.Run}, false
-		replayed, err := s.replay(ctx, t, x)
+		before, err := s.replay(ctx, t, x)
 		if err != nil {
 			return err
 		}
-		if replayed != nil {
-			started = hob.StartedRun{Run: *replayed, Replayed: true}
+		if before.run != nil {
+			started = hob.StartedRun{Run: *before.run, Replayed: true}
 			return nil
 		}
 		session, err := s.enterSession(ctx, t, x)
@@ -91,7 +91,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 		if started.Run, err = s.insertRun(ctx, t, x, session); err != nil {
 			return err
 		}
-		return s.keepKey(ctx, t, x)
+		return s.keepKey(ctx, t, x, before.gone)
 	})
 	if err != nil {
 		return hob.StartedRun{}, err
@@ -102,38 +102,47 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	return started, nil
 }
 
-// replay looks for the run that the same idempotency key made. nil: there is none, the run is new.
-func (s *DB) replay(ctx context.Context, t *tx, x start) (*hob.Run, error) {
+// earlier is what an idempotency key was used for before.
+type earlier struct {
+	run  *hob.Run // the run it made; nil where there is none any more
+	gone string   // the id of such a run, which was deleted with its session
+}
+
+// replay looks for the run that the same idempotency key made.
+func (s *DB) replay(ctx context.Context, t *tx, x start) (earlier, error) {
 	if x.Idempotency == nil {
-		return nil, nil //nolint:nilnil // nil is an answer here: no earlier run
+		return earlier{}, nil
 	}
-	type kept struct{ digest, run string }
-	k, err := one(ctx, t, func(r row) (k kept, err error) { err = r.Scan(&k.digest, &k.run); return k, err },
-		`SELECT i.digest, i.run_id FROM idempotency i JOIN runs r ON r.id = i.run_id WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`,
-		x.Idempotency.Scope, x.Idempotency.Key, x.now)
+	type kept struct{ digest, run, there string }
+	k, err := one(ctx, t, func(r row) (k kept, err error) { err = r.Scan(&k.digest, &k.run, &k.there); return k, err },
+		`SELECT i.digest, i.run_id, coalesce(r.id, '') FROM idempotency i LEFT JOIN runs r ON r.id = i.run_id
+		WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`, x.Idempotency.Scope, x.Idempotency.Key, x.now)
 	switch {
 	case none(err):
-		return nil, nil //nolint:nilnil // as above
+		return earlier{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("look up an idempotency key: %w", err)
-	case k.digest != x.Idempotency.Digest:
-		return nil, hob.Errorf(hob.Unprocessable, "this Idempotency-Key was used with another request; use a new key for a new request").
+		return earlier{}, fmt.Errorf("look up an idempotency key: %w", err)
+	case k.there == "":
+		return earlier{gone: k.run}, nil
+	case k.digest != storable(x.Idempotency.Digest):
+		return earlier{}, hob.Errorf(hob.Unprocessable, "this Idempotency-Key was used with another request; use a new key for a new request").
 			WithCode("idempotency_key_reused")
 	}
 	r, err := readRun(ctx, t, x.Run.Principal, hob.ScopeRun, hob.RunID(k.run))
-	return &r.Run, err
+	return earlier{run: &r.Run}, err
 }
 
 // keepKey binds the idempotency key to the run. On Postgres another transaction may have taken it in the meantime: then
-// all is done over, and finds its run.
-func (s *DB) keepKey(ctx context.Context, t *tx, x start) error {
+// all is done over, and finds its run. Which run is gone was read before, not here: a run that is being made right now
+// looks just as absent to this statement.
+func (s *DB) keepKey(ctx context.Context, t *tx, x start, gone string) error {
 	if x.Idempotency == nil {
 		return nil
 	}
 	n, err := t.exec(ctx, `INSERT INTO idempotency (scope, key, digest, run_id, expires_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (scope, key) DO UPDATE SET digest = excluded.digest, run_id = excluded.run_id, expires_at = excluded.expires_at
-		WHERE idempotency.expires_at <= ? OR NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = idempotency.run_id)`,
-		x.Idempotency.Scope, x.Idempotency.Key, x.Idempotency.Digest, string(x.Run.ID), x.now+x.Idempotency.Keep.Microseconds(), x.now)
+		WHERE idempotency.expires_at <= ? OR idempotency.run_id = ?`,
+		x.Idempotency.Scope, x.Idempotency.Key, x.Idempotency.Digest, string(x.Run.ID), x.now+x.Idempotency.Keep.Microseconds(), x.now, gone)
 	if err == nil && n == 0 {
 		return errAgain
 	}

@@ -43,22 +43,19 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 	return t.q.query(ctx, query, args)
 }
 
-// clean makes every text something both databases keep: Postgres refuses NUL and what is not UTF-8, so both read as
-// U+FFFD, on either. JSON is not touched by it, since there NUL is an escape.
+// clean makes every text among the arguments storable. JSON is not touched by it, since there NUL is an escape.
 func clean(args []any) {
 	for i, a := range args {
-		s, ok := a.(string)
-		if !ok {
-			continue
-		}
-		if !utf8.ValidString(s) {
-			s = strings.ToValidUTF8(s, "\uFFFD")
-			args[i] = s
-		}
-		if strings.IndexByte(s, 0) >= 0 {
-			args[i] = strings.ReplaceAll(s, "\x00", "\uFFFD")
+		if s, ok := a.(string); ok && (strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s)) {
+			args[i] = storable(s)
 		}
 	}
+}
+
+// storable is a text as both databases keep it: Postgres refuses NUL and what is not UTF-8, so both read as U+FFFD, on
+// either.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // row is a result row to scan.
