@@ -186,7 +186,7 @@ func (d *postgresDB) Query(ctx context.Context, q Query) (Rows, error) {
 	defer leave()
 	l, err := d.login(ctx, q.Grant, false)
 	if err != nil {
-		return Rows{}, d.wording(q, s, err)
+		return Rows{}, d.wording(q, s, err, false)
 	}
 	err = l.check(ctx, s)
 	if errors.Is(err, errRelation) || sqlState(err) == "42P01" {
@@ -196,11 +196,11 @@ func (d *postgresDB) Query(ctx context.Context, q Query) (Rows, error) {
 		}
 	}
 	if err != nil {
-		return Rows{}, d.wording(q, s, err)
+		return Rows{}, d.wording(q, s, err, false)
 	}
 	rows, err := l.run(ctx, q, s)
 	if err != nil {
-		return Rows{}, d.wording(q, s, err)
+		return Rows{}, d.wording(q, s, err, true)
 	}
 	return rows, nil
 }

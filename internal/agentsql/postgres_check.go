@@ -107,8 +107,9 @@ func (l *login) mayExplain(v treeValue, state loginState) error {
 	return nil
 }
 
-// wording turns an error into one the model may read.
-func (d *postgresDB) wording(q Query, s statement, err error) error {
+// wording turns an error into one the model may read. ran says that the
+// statement had passed its check, so that every name in it is granted.
+func (d *postgresDB) wording(q Query, s statement, err error, ran bool) error {
 	var own *Error
 	if errors.As(err, &own) && own.Kind != Refused {
 		return own
@@ -128,7 +129,7 @@ func (d *postgresDB) wording(q Query, s statement, err error) error {
 		return timedOut(q.Limits, err)
 	}
 	vocabulary := vocabulary{grant: q.Grant, schemas: true, functions: postgresFunctions, types: d.allow.words}
-	if stranger := vocabulary.stranger(s.tokens); stranger != nil && (own != nil || errors.Is(err, errRelation) || len(code) == 5 && code[:2] == "42" || code[:min(2, len(code))] == "3F") {
+	if stranger := vocabulary.stranger(s.tokens); stranger != nil && !ran {
 		stranger.cause = err
 		return stranger
 	}

@@ -1,0 +1,212 @@
+package agentsql_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"hob/internal/agentsql"
+	"hob/internal/pgtest"
+)
+
+// secret is a value that lies outside every grant of the tests.
+const secret = "TOP-SECRET-VALUE"
+
+// engine is one of the two databases with the sample shop, things outside the
+// grant, and things meant to deceive.
+type engine struct {
+	name  string
+	db    agentsql.DB
+	grant agentsql.Grant
+	// forbidden must not occur in any answer or message.
+	forbidden []string
+	where     string // path or URL
+}
+
+// each runs f on both engines, each with databases of its own.
+func each(t *testing.T, f func(*testing.T, engine)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		f(t, sqliteEngine(t))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		f(t, postgresEngine(t))
+	})
+}
+
+func sqliteEngine(t testing.TB) engine {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "project.db")
+	if err := agentsql.SeedSQLite(path); err != nil {
+		t.Fatal(err)
+	}
+	writeSQLite(t, path, `
+		CREATE TABLE secrets (id INTEGER PRIMARY KEY, token TEXT);
+		INSERT INTO secrets VALUES (1, '`+secret+`');
+		CREATE INDEX secret_index ON secrets (token);
+		CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT);
+		CREATE VIEW secret_view AS SELECT * FROM secrets;
+		CREATE VIEW order_totals AS SELECT order_id, sum(quantity * unit_cents) AS cents FROM order_items GROUP BY order_id;
+		CREATE VIEW leaky AS SELECT orders.id, token FROM orders, secrets;
+		CREATE VIRTUAL TABLE docs USING fts5 (body);
+		INSERT INTO docs VALUES ('`+secret+` word');
+		CREATE VIRTUAL TABLE hidden_docs USING fts5 (body);
+		INSERT INTO hidden_docs VALUES ('`+secret+` word');`)
+	db, err := agentsql.OpenSQLite(path, agentsql.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeDB(t, db) })
+	return engine{
+		name: "sqlite", db: db, where: path,
+		grant:     agentsql.Grant{"main": {"products", "orders", "order_items", "order_totals", "leaky", "docs"}},
+		forbidden: []string{secret, "@example.com", filepath.Dir(path)},
+	}
+}
+
+func writeSQLite(t testing.TB, path, script string) {
+	t.Helper()
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(script); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// agentSecret is the key the logins of the tests derive from.
+func agentSecret() []byte { return []byte("sixteen bytes or more of a secret") }
+
+const postgresFixture = `
+	CREATE TABLE public.secrets (id integer PRIMARY KEY, token text);
+	INSERT INTO public.secrets VALUES (1, '` + secret + `');
+	CREATE TABLE public.secret_ids (id integer);
+	CREATE SCHEMA private;
+	CREATE TABLE private.secrets (id integer PRIMARY KEY, token text);
+	INSERT INTO private.secrets VALUES (1, '` + secret + `');
+	CREATE TABLE hob_demo.secrets (id integer PRIMARY KEY, token text);
+	INSERT INTO hob_demo.secrets VALUES (1, '` + secret + `');
+	CREATE VIEW hob_demo.secret_view AS SELECT * FROM public.secrets;
+	CREATE VIEW hob_demo.order_totals AS SELECT order_id, sum(quantity * unit_cents) AS cents FROM hob_demo.order_items GROUP BY order_id;
+	CREATE SEQUENCE hob_demo.counter;
+	CREATE TYPE hob_demo.mood AS ENUM ('glad', 'sad');
+	CREATE FUNCTION hob_demo.steal() RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT token FROM public.secrets LIMIT 1';
+	CREATE FUNCTION hob_demo.lower(text) RETURNS text LANGUAGE sql AS 'SELECT hob_demo.steal()';
+	CREATE FUNCTION hob_demo.plus(integer, integer) RETURNS text LANGUAGE sql AS 'SELECT hob_demo.steal()';
+	CREATE OPERATOR hob_demo.+ (LEFTARG = integer, RIGHTARG = integer, FUNCTION = hob_demo.plus);
+	CREATE OPERATOR hob_demo.<<< (LEFTARG = integer, RIGHTARG = integer, FUNCTION = hob_demo.plus);
+	CREATE AGGREGATE hob_demo.total (integer) (SFUNC = int4pl, STYPE = integer);
+	CREATE FUNCTION hob_demo.fine(text) RETURNS boolean LANGUAGE sql AS 'SELECT hob_demo.steal() IS NOT NULL';
+	CREATE DOMAIN hob_demo.guarded AS text CHECK (hob_demo.fine(VALUE));
+	CREATE DOMAIN hob_demo.code AS text CHECK (VALUE ~ '^[a-z]+$');
+	CREATE TYPE hob_demo.pair AS (a integer);
+	CREATE TYPE hob_demo.money_like AS (cents integer);
+	CREATE FUNCTION hob_demo.to_money(integer) RETURNS hob_demo.money_like LANGUAGE sql AS 'SELECT ROW($1)::hob_demo.money_like';
+	CREATE CAST (integer AS hob_demo.money_like) WITH FUNCTION hob_demo.to_money(integer);
+	CREATE TABLE hob_demo.moods (id integer PRIMARY KEY, feels hob_demo.mood, tags text[], data jsonb, code hob_demo.code);
+	INSERT INTO hob_demo.moods VALUES (1, 'glad', '{a,b}', '{"k": [1, 2]}', 'abc'), (2, 'sad', '{}', NULL, NULL);
+	ANALYZE;`
+
+func postgresEngine(t testing.TB) engine {
+	t.Helper()
+	where := pgtest.URL(t)
+	if err := agentsql.SeedPostgres(t.Context(), where); err != nil {
+		t.Fatal(err)
+	}
+	writePostgres(t, where, postgresFixture)
+	db := openPostgres(t, where)
+	u, err := url.Parse(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine{
+		name: "postgres", db: db, where: where,
+		grant: agentsql.Grant{"hob_demo": {"products", "orders", "order_items", "order_totals", "moods"}},
+		forbidden: []string{
+			secret, "@example.com", u.Host, "127.0.0.1", "postgres", "hob_agent_", "hob_check_", "hob_test_", "private",
+		},
+	}
+}
+
+// openPostgres opens the database as agents get it; the logins it made are
+// dropped with the test.
+func openPostgres(t testing.TB, where string) agentsql.DB {
+	t.Helper()
+	db, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: agentSecret()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		closeDB(t, db)
+		dropLogins(t, where)
+	})
+	return db
+}
+
+func closeDB(t testing.TB, db agentsql.DB) {
+	t.Helper()
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func writePostgres(t testing.TB, where, script string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(context.Background(), script); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropLogins removes the roles whose rights lie in this database.
+func dropLogins(t testing.TB, where string) {
+	t.Helper()
+	writePostgres(t, where, `DO $$ DECLARE r text; BEGIN
+		FOR r IN SELECT DISTINCT a.rolname FROM pg_roles a JOIN pg_shdepend d ON d.refobjid = a.oid
+			WHERE a.rolname ~ '^hob_(agent|check)_' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+			AND (d.dbid <> 0 OR d.objid = (SELECT oid FROM pg_database WHERE datname = current_database())) LOOP
+			EXECUTE 'DROP OWNED BY ' || r;
+			EXECUTE 'DROP ROLE IF EXISTS ' || r;
+		END LOOP; END $$`)
+}
+
+// statements reads files of one statement per line; a line that begins with a
+// space, and the one after a comment, continue the statement before.
+func statements(t testing.TB, names ...string) []string {
+	t.Helper()
+	var all []string
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+		for i, line := range lines {
+			if len(all) > 0 && (strings.HasPrefix(line, " ") || i > 0 && strings.HasPrefix(lines[i-1], "--")) {
+				all[len(all)-1] += "\n" + line
+				continue
+			}
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+func (e engine) query(ctx context.Context, statement string) (agentsql.Rows, error) {
+	return e.db.Query(ctx, agentsql.Query{Grant: e.grant, SQL: statement, Agent: "tester"})
+}
