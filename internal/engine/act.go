@@ -64,20 +64,27 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 			}
 		}
 		a.calls = append(a.calls, s)
-		b.event(hob.EventToolCall, func(h hob.EventHead) any {
-			return hob.ToolCallEvent{EventHead: h, Step: step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID}
-		})
 	}
 	states := a.calls[base:]
 	a.verdicts = a.judge(calls, states)
 	if a.repeats() == "" {
 		for _, i := range a.next(states) {
-			a.intend(&states[i])
+			a.intend(b, &states[i])
 		}
 	}
 	for _, s := range states {
 		b.call(s)
 	}
+}
+
+// announce tells of a call that is about to leave the planned state: before it is carried out, or refused.
+func announce(b *batch, s *hob.CallState) {
+	if s.Status != hob.CallPlanned {
+		return
+	}
+	b.event(hob.EventToolCall, func(h hob.EventHead) any {
+		return hob.ToolCallEvent{EventHead: h, Step: s.Step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID}
+	})
 }
 
 // next gives the open calls that are to be carried out now: all parallel ones, else the first exclusive one. Calls that
@@ -102,11 +109,13 @@ func (a *active) next(states []hob.CallState) []int {
 }
 
 // intend marks a call as about to be carried out by this process. The mark must be durable before the deed.
-func (a *active) intend(s *hob.CallState) {
+func (a *active) intend(b *batch, s *hob.CallState) {
+	announce(b, s)
 	s.Status = hob.CallIntent
 	s.Attempt++
 	s.StartedAt = hob.Time{Time: a.e.Clock()}
 	a.mine[s.ID] = true
+	b.call(*s)
 }
 
 // act carries out the calls of the last step and puts their results into the history, in call order.
@@ -150,8 +159,7 @@ func (a *active) takeUp(states []hob.CallState) {
 		}
 		switch s.Recovery {
 		case hob.RecoverRead, hob.RecoverKeyed, hob.RecoverLocal:
-			a.intend(s)
-			a.log.note(func(b *batch) { b.call(*s) })
+			a.log.note(func(b *batch) { a.intend(b, s) })
 		case hob.RecoverOnce:
 			fallthrough
 		default:
@@ -169,8 +177,7 @@ func unknownOutcome() hob.Result {
 func (a *active) ready(states []hob.CallState, now []int) bool {
 	for _, i := range now {
 		if states[i].Status == hob.CallPlanned {
-			a.intend(&states[i])
-			a.log.note(func(b *batch) { b.call(states[i]) })
+			a.log.note(func(b *batch) { a.intend(b, &states[i]) })
 		}
 	}
 	return a.log.sync() == nil && a.cause() == nil
@@ -201,12 +208,13 @@ func (a *active) carryOut(states []hob.CallState, now []int) {
 
 // finish stores the result of a call. The state of a call is touched by one goroutine at a time.
 func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))) {
-	s.Status, s.Result = hob.CallDone, r
 	s.EndedAt = hob.Time{Time: a.e.Clock()}
 	if s.StartedAt.IsZero() {
 		s.StartedAt = s.EndedAt
 	}
 	write(func(b *batch) {
+		announce(b, s)
+		s.Status, s.Result = hob.CallDone, r
 		b.event(hob.EventToolResult, func(h hob.EventHead) any {
 			return hob.ToolResultEvent{
 				EventHead: h, Step: s.Step, ToolName: s.Name, CallID: s.ID,

@@ -1,0 +1,374 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hob"
+	"hob/internal/engine"
+)
+
+const hangScript = "text: let me wait\ncall: hang {}\n---\ntext: done\n"
+
+func hanging(t *testing.T, limits engine.Limits) *world {
+	t.Helper()
+	w := newWorld(t, map[string]any{"script": hangScript}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 8)
+	w.limits = limits
+	w.begin(nil)
+	return w
+}
+
+func TestCancel_EndsARunInTheMiddleOfACall(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{})
+	run := w.start("go", hob.RunOptions{})
+	<-w.tools.came
+	status, err := w.engine.Cancel(t.Context(), w.by, run.ID)
+	if err != nil || status != hob.Running {
+		t.Fatalf("cancel: %v, %v", status, err)
+	}
+	got := w.wait(run.ID)
+	if got.Status != hob.Cancelled || got.Code != hob.CodeCancelled {
+		t.Fatalf("ended as %s (%s)", got.Status, got.Code)
+	}
+	d, err := w.store.RunDetail(t.Context(), w.by, run.ID)
+	if err != nil || len(d.Calls) != 1 || !d.Calls[0].Result.Unknown {
+		t.Fatalf("an interrupted once call must read outcome_unknown: %+v, %v", d.Calls, err)
+	}
+	w.valid(got)
+	if status, err := w.engine.Cancel(t.Context(), w.by, run.ID); err != nil || status != hob.Cancelled {
+		t.Fatalf("cancelling again: %v, %v", status, err)
+	}
+}
+
+func TestReaders_ARunIsCancelledWhenTheLastOneLeaves(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{Grace: 30 * time.Millisecond})
+	run := w.start("go", hob.RunOptions{})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-w.tools.came
+		leave()
+	}()
+	for _, err := range w.engine.Events(ctx, w.by, run.ID, 0, 0) {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	waitUntil(t, func() bool { return final(w, run.ID) })
+	got, err := w.store.Run(t.Context(), w.by, run.ID)
+	if err != nil || got.Status != hob.Cancelled || got.Code != hob.CodeClientDisconnected {
+		t.Fatalf("ended as %s (%s), %v", got.Status, got.Code, err)
+	}
+}
+
+func TestReaders_ARunGoesOnWhenOneComesBackOrItAskedTo(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []hob.Disconnect{hob.DisconnectCancel, hob.DisconnectContinue} {
+		w := hanging(t, engine.Limits{Grace: 60 * time.Millisecond})
+		run := w.start("go", hob.RunOptions{Tuning: hob.Tuning{OnDisconnect: policy}})
+		<-w.tools.came
+		for range w.engine.Events(t.Context(), w.by, run.ID, 0, 0) {
+			break // the reader leaves
+		}
+		if policy == hob.DisconnectCancel {
+			back, err := 0, error(nil)
+			go func() {
+				time.Sleep(150 * time.Millisecond)
+				close(w.tools.hold)
+			}()
+			for batch, e := range w.engine.Events(t.Context(), w.by, run.ID, 2, 0) {
+				back, err = back+len(batch), e
+			}
+			if back == 0 || err != nil {
+				t.Fatalf("the reader that came back got %d events, %v", back, err)
+			}
+		} else {
+			time.Sleep(150 * time.Millisecond)
+			close(w.tools.hold)
+		}
+		if got := w.wait(run.ID); got.Status != hob.Completed {
+			t.Fatalf("%s: ended as %s (%s)", policy, got.Status, got.Code)
+		}
+	}
+}
+
+func TestTimeout_EndsTheRunWithItsCode(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{})
+	seconds := 0.05
+	run := w.wait(w.start("go", hob.RunOptions{Tuning: hob.Tuning{TimeoutSeconds: &seconds}}).ID)
+	if run.Status != hob.Cancelled || run.Code != hob.CodeTimeout || run.Error == "" {
+		t.Fatalf("ended as %s (%s) %q", run.Status, run.Code, run.Error)
+	}
+	w.valid(run)
+}
+
+func TestTool_ThatDoesNotAnswerInTimeIsAnErrorTheModelReads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: brief {}\n---\ntext: done\n"}, "brief")
+	w.begin(nil)
+	run := w.wait(w.start("go", hob.RunOptions{}).ID)
+	d, err := w.store.RunDetail(t.Context(), w.by, run.ID)
+	if err != nil || run.Status != hob.Completed {
+		t.Fatalf("%s, %v", run.Status, err)
+	}
+	if r := d.Calls[0].Result; !r.IsError || !strings.Contains(r.Text, "did not answer within 20ms") {
+		t.Fatalf("result %+v", r)
+	}
+}
+
+func TestReaders_AllGetTheSameLogWheneverTheyCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{
+		"script": "chunks: 200\ndelay: 1ms\ntext: " + strings.Repeat("word ", 400) + "\n",
+	})
+	w.limits.TailBytes = 2000 // readers that fall behind must read from the store
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	var group sync.WaitGroup
+	got := make([][]hob.Event, 12)
+	for i := range got {
+		group.Go(func() {
+			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+			for batch, err := range w.engine.Events(t.Context(), w.by, run.ID, 0, 0) {
+				if err != nil {
+					t.Error(err)
+				}
+				got[i] = append(got[i], batch...)
+				if i%3 == 0 {
+					time.Sleep(5 * time.Millisecond) // a slow one
+				}
+			}
+		})
+	}
+	group.Wait()
+	want := w.log(run.ID)
+	for i := range got {
+		if len(got[i]) != len(want) {
+			t.Fatalf("reader %d got %d of %d events", i, len(got[i]), len(want))
+		}
+		for j := range want {
+			if string(got[i][j].Data) != string(want[j].Data) {
+				t.Fatalf("reader %d, event %d: %s, stored %s", i, j, got[i][j].Data, want[j].Data)
+			}
+		}
+	}
+}
+
+func TestReaders_APositionThatNoLogCanHaveIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "text: hi\n"})
+	w.begin(nil)
+	run := w.wait(w.start("go", hob.RunOptions{}).ID)
+	for _, pos := range []int64{-1, run.LastSeq + 1, 1 << 60} {
+		for _, err := range w.engine.Events(t.Context(), w.by, run.ID, pos, 0) {
+			var e *hob.Error
+			if !errors.As(err, &e) || e.Code != "invalid_event_id" {
+				t.Fatalf("position %d: %v", pos, err)
+			}
+		}
+	}
+	for batch, err := range w.engine.Events(t.Context(), w.by, run.ID, run.LastSeq, 0) {
+		t.Fatalf("behind the end there is nothing, got %v, %v", batch, err)
+	}
+}
+
+func TestIdempotency_TheSameKeyMakesOneRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "text: hi\n"})
+	w.begin(nil)
+	in := engine.StartInput{
+		Agent: w.agent.ID, Message: hob.Message{Role: hob.RoleUser, Content: "go"},
+		Idempotency: &hob.Idempotency{Scope: "s", Key: "k", Digest: "d", Keep: time.Hour},
+	}
+	var group sync.WaitGroup
+	ids := make([]hob.RunID, 8)
+	for i := range ids {
+		group.Go(func() {
+			got, err := w.engine.Start(t.Context(), w.by, in)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = got.Run.ID
+		})
+	}
+	group.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("different runs: %v", ids)
+		}
+	}
+	w.wait(ids[0])
+	other := *in.Idempotency
+	other.Digest = "else"
+	in.Idempotency = &other
+	if _, err := w.engine.Start(t.Context(), w.by, in); hob.KindOf(err) != hob.Unprocessable {
+		t.Fatalf("another body under the same key: %v", err)
+	}
+}
+
+func TestOverload_IsRefusedBeforeARunIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{Active: 2})
+	for range 2 {
+		w.start("go", hob.RunOptions{})
+	}
+	_, err := w.engine.Start(t.Context(), w.by, engine.StartInput{Agent: w.agent.ID, Message: hob.Message{Role: hob.RoleUser, Content: "go"}})
+	var e *hob.Error
+	if !errors.As(err, &e) || e.Kind != hob.Unavailable || e.RetryAfter <= 0 {
+		t.Fatalf("got %v", err)
+	}
+	if n := len(runsOf(w)); n != 2 {
+		t.Fatalf("%d runs are stored", n)
+	}
+}
+
+func TestDrain_HandsOverWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ntext: done\n"}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 8)
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	<-w.tools.came
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := w.engine.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("drain: %v", err)
+	}
+	if _, err := w.engine.Start(t.Context(), w.by, engine.StartInput{Agent: w.agent.ID}); hob.KindOf(err) == "" {
+		t.Fatal("a draining engine took a run")
+	}
+	w.stop()
+	w.begin(nil)
+	got := w.wait(run.ID)
+	d, err := w.store.RunDetail(t.Context(), w.by, run.ID)
+	if err != nil || got.Status != hob.Completed || !d.Calls[0].Result.Unknown || got.Attempt != 2 {
+		t.Fatalf("%s, attempt %d, %+v, %v", got.Status, got.Attempt, d.Calls, err)
+	}
+}
+
+func TestAttempts_AreCapped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ntext: done\n"}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 99)
+	w.limits.Attempts = 2
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	<-w.tools.came
+	for range 2 { // each process dies without a word: its claims stay
+		w.stop()
+		if _, err := w.store.Claim(t.Context(), "a process that dies", time.Nanosecond, 9, true); err != nil {
+			t.Fatal(err)
+		}
+		w.begin(nil)
+	}
+	if got := w.wait(run.ID); got.Status != hob.Failed || got.Code != hob.CodeAttempts {
+		t.Fatalf("ended as %s (%s)", got.Status, got.Code)
+	}
+}
+
+func TestLease_AZombieCanNeitherWriteNorAct(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ncall: once {}\n---\ntext: done\n"}, "hang", "once")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 9)
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	<-w.tools.came
+	claimed, err := w.store.Claim(t.Context(), "another process", time.Minute, 9, true)
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("claim: %v, %v", claimed, err)
+	}
+	before, err := w.store.Run(t.Context(), w.by, run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(w.tools.hold) // the zombie wakes
+	waitUntil(t, func() bool { return w.engine.Stats().Active == 0 })
+	got, err := w.store.Run(t.Context(), w.by, run.ID)
+	if err != nil || got.LastSeq != before.LastSeq || got.Status != hob.Running {
+		t.Fatalf("the zombie wrote: %+v, %v", got, err)
+	}
+	for _, c := range w.tools.calls() {
+		if c.Name == "once" {
+			t.Fatal("the zombie acted")
+		}
+	}
+}
+
+func TestModel_FailuresEndTheRunWithTheirText(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"error: 400 the request is odd\n": "the request is odd",
+		"error: 401 no such key\n":        "no such key",
+	} {
+		w := newWorld(t, map[string]any{"script": script})
+		w.begin(nil)
+		run := w.wait(w.start("go", hob.RunOptions{}).ID)
+		if run.Status != hob.Failed || run.Code != hob.CodeProviderError || !strings.Contains(run.Error, want) {
+			t.Fatalf("%q: %s (%s) %q", script, run.Status, run.Code, run.Error)
+		}
+	}
+}
+
+func TestSteps_TheLastOneIsAskedWithoutTools(t *testing.T) {
+	t.Parallel()
+	var script strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&script, "call: once {\"n\":%d}\n---\n", i)
+	}
+	script.WriteString("text: never\n")
+	w := newWorld(t, map[string]any{"script": script.String()}, "once")
+	seen := w.watchModel()
+	w.begin(nil)
+	run := w.wait(w.start("go", hob.RunOptions{}).ID)
+	reqs := seen()
+	if run.Status != hob.Completed || run.Steps != 25 || len(reqs) != 25 {
+		t.Fatalf("%s after %d steps and %d model calls: %s", run.Status, run.Steps, len(reqs), run.Error)
+	}
+	for i, r := range reqs {
+		if r.NoToolUse != (i == 24) {
+			t.Fatalf("model call %d: NoToolUse is %v", i+1, r.NoToolUse)
+		}
+	}
+	if n := len(w.tools.calls()); n != 24 {
+		t.Fatalf("%d calls were carried out", n)
+	}
+}
+
+func TestSession_TheNextTurnSendsTheRealToolMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call#abc: once {\"n\":1}\n---\ntext: it is one\n"}, "once")
+	seen := w.watchModel()
+	w.begin(nil)
+	first := w.wait(w.start("go", hob.RunOptions{}).ID)
+	second := w.wait(w.startIn(first.Session, "again", hob.RunOptions{}).ID)
+	if second.Turn != 2 || second.NewSession {
+		t.Fatalf("%+v", second)
+	}
+	reqs := seen()
+	m := reqs[2].Messages
+	if err := hob.Validate(m); err != nil {
+		t.Fatal(err)
+	}
+	var shape []string
+	for _, x := range m {
+		shape = append(shape, string(x.Role))
+	}
+	if got := strings.Join(shape, " "); got != "user assistant tool assistant user" {
+		t.Fatalf("the second turn began with %s", got)
+	}
+	if m[1].Calls[0].ID != "abc" || m[2].Content != `once got {"n":1}` {
+		t.Fatalf("%+v", m)
+	}
+	d, err := w.store.RunDetail(t.Context(), w.by, second.ID)
+	if err != nil || d.Calls[0].ID == "abc" {
+		t.Fatalf("a call id was used twice in the session: %+v, %v", d.Calls, err)
+	}
+}
