@@ -80,26 +80,27 @@ func planOf(r hob.Request, f family) plan {
 	if e == "" || e == hob.EffortNone || f.thinking == thinkNever || !thoughtsKept(r.Messages) {
 		return p
 	}
-	if f.thinking == thinkAdaptive {
-		p.effort = string(e)
-		if e == effortLeast {
-			p.effort = string(hob.EffortLow)
-		}
-		return p
-	}
+	budget := minBudget
 	switch e {
 	case hob.EffortHigh:
-		p.budget = highBudget
+		budget = highBudget
 	case hob.EffortMedium:
-		p.budget = mediumBudget
+		budget = mediumBudget
 	case hob.EffortLow:
-		p.budget = lowBudget
-	default:
-		p.budget = minBudget
+		budget = lowBudget
 	}
-	p.maxTokens += p.budget
+	answer := p.maxTokens
+	p.maxTokens += budget
 	if f.ceiling > 0 {
-		p.maxTokens = max(min(p.maxTokens, f.ceiling), p.maxTokens-p.budget)
+		p.maxTokens = max(min(p.maxTokens, f.ceiling), answer)
+	}
+	if f.thinking == thinkBudget {
+		p.budget = budget
+		return p
+	}
+	p.effort = string(e)
+	if e == effortLeast {
+		p.effort = string(hob.EffortLow)
 	}
 	return p
 }

@@ -242,12 +242,18 @@ func (c *caller) read(res *http.Response, x exchange, dog *watchdog, out *sink) 
 	events := newEventReader(watchedBody{res.Body, dog})
 	defer events.release()
 	d := x.decode()
-	d.attach(out)
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		if b := events.peek(); b == '{' || b == '[' || b == '<' {
+			d.attach(out)
 			return c.readDocument(events, d, b)
 		}
 	}
+	return c.events(events, d, out)
+}
+
+// events decodes an event stream.
+func (c *caller) events(events *eventReader, d decoder, out *sink) error {
+	d.attach(out)
 	for !out.stopped {
 		if !events.waiting() {
 			d.flush()

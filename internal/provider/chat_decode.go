@@ -64,6 +64,8 @@ type chatDecoder struct {
 	refused bool
 	chosen  bool // a choice was seen
 	scratch []byte
+	before  []byte // what stood around the text of the last event, see scanText
+	behind  []byte
 }
 
 type chatChunk struct {

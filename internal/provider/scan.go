@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -226,26 +227,46 @@ func hex4(b []byte) rune {
 }
 
 // scanText reads an event that holds a piece of answer text and nothing else of interest, the common one by far, without
-// decoding the rest. It is false, and nothing has changed, for any other event.
+// decoding the rest. It is false, and nothing has changed, for any other event. The events of one stream are alike but for
+// their text, so what stands around the text is walked through once and compared from then on.
 func (d *chatDecoder) scanText(data []byte) bool {
+	if len(d.before) > 0 && bytes.HasPrefix(data, d.before) {
+		s := scanner{b: data, i: len(d.before) - 1}
+		raw, plain, ok := s.str()
+		if ok && bytes.Equal(data[s.i:], d.behind) {
+			return d.scanned(raw, plain)
+		}
+	}
 	s := scanner{b: data}
 	var f chatFrame
 	if !f.read(&s) || !f.choices || !s.end() {
 		return false
 	}
-	if !f.plain {
-		var ok bool
-		if d.scratch, ok = appendUnescaped(d.scratch[:0], f.content, false); !ok {
-			return false
-		}
-		f.content = d.scratch
+	if !d.scanned(f.content, f.plain) {
+		return false
 	}
-	d.chosen = true
 	if d.model == "" && len(f.model) > 0 {
 		d.model = string(f.model)
 	}
-	if len(f.content) > 0 {
-		d.addAnswer(f.content)
+	if f.from > 0 && d.model != "" {
+		d.before = append(d.before[:0], data[:f.from]...)
+		d.behind = append(d.behind[:0], data[f.from+len(f.content)+1:]...)
+	}
+	return true
+}
+
+// scanned takes the raw inside of the content's string.
+func (d *chatDecoder) scanned(raw []byte, plain bool) bool {
+	if !plain {
+		var ok bool
+		if d.scratch, ok = appendUnescaped(d.scratch[:0], raw, false); !ok {
+			return false
+		}
+		raw = d.scratch
+	}
+	d.chosen = true
+	if len(raw) > 0 {
+		d.addAnswer(raw)
 	}
 	return true
 }
@@ -253,6 +274,7 @@ func (d *chatDecoder) scanText(data []byte) bool {
 // chatFrame is what scanText finds.
 type chatFrame struct {
 	content []byte
+	from    int // where the content begins, behind its quote; 0 = there is none
 	plain   bool
 	model   []byte
 	choices bool
@@ -369,6 +391,7 @@ func (f *chatFrame) readDelta(s *scanner) bool {
 			if f.content, f.plain, ok = s.str(); !ok {
 				return false
 			}
+			f.from = s.i - 1 - len(f.content)
 		case "refusal", "tool_calls", "function_call", "reasoning", "reasoning_content", "reasoning_details", "audio":
 			if !s.word("null") {
 				return false
