@@ -20,10 +20,10 @@ WITH_POSTGRES := go run ./internal/pgtest/run --
 # Packages whose tests know -update.
 GOLDEN = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build run test check quick test-pg e2e bench golden lint fmt fuzz clean
+.PHONY: help build run test check quick test-pg e2e bench microbench golden lint fmt fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/hob: static, stripped, with its version
 	go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hob ./cmd/hob
@@ -32,7 +32,7 @@ run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
 	bin/hob serve
 
 test: ## everything, exactly as CI runs it; installs what it needs where it may
-	@.ci/tools gcc postgresql node npm
+	@.ci/tools gcc postgresql node npm curl
 	@$(MAKE) --no-print-directory check
 	CGO_ENABLED=1 $(WITH_POSTGRES) go test -race $(TESTFLAGS) ./...
 
@@ -50,10 +50,13 @@ test-pg: ## the tests of the parts that talk to Postgres, on a private server
 	$(WITH_POSTGRES) go test $(TESTFLAGS) ./internal/store/... ./internal/agentsql/... ./internal/pgtest/...
 
 e2e: ## the built binary from outside, on both databases
-	@.ci/tools postgresql node
+	@.ci/tools postgresql node curl
 	$(WITH_POSTGRES) go test -count=1 $(TESTFLAGS) ./cmd/hob/...
 
-bench: ## measurements of the parts
+bench: ## hob as a whole against a bare model: runs, streams, memory, start
+	go run ./internal/bench
+
+microbench: ## the benchmarks of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
 golden: ## rewrite the golden files; read the difference before committing it

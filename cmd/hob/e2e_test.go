@@ -18,6 +18,7 @@ import (
 
 	"hob"
 	"hob/client"
+	"hob/internal/pgtest"
 )
 
 // patience bounds every wait of these tests; on a busy machine a start takes a while.
@@ -65,6 +66,9 @@ func install(t *testing.T, env map[string]string) *installation {
 	}
 	return in
 }
+
+// on is the same installation for a test below.
+func (in *installation) on(t *testing.T) *installation { return &installation{t, in.dir, in.env} }
 
 // command prepares hob with the installation's variables and nothing of this process's own.
 func (in *installation) command(args ...string) *exec.Cmd {
@@ -264,13 +268,25 @@ func TestFirstStart_MakesEverythingANewcomerNeeds(t *testing.T) {
 			t.Errorf("%q has mode %04o, want %04o", name, info.Mode().Perm(), mode)
 		}
 	}
-	out := in.run("chat", "demo", question)
-	if out.code != 0 {
-		t.Fatalf("exit code %d:\n%s%s", out.code, out.stdout, out.stderr)
-	}
-	mustContain(t, "the conversation", out.stdout, "→ database_query", "SELECT", "orders", "← ", "7", "completed")
-	if strings.Contains(out.stdout, "\x1b") {
-		t.Error("colours are written although this is no terminal")
+}
+
+func TestDemo_AnswersFromTheDatabase(t *testing.T) {
+	t.Parallel()
+	for name, database := range databases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := install(t, map[string]string{"HOB_DATABASE_URL": database})
+			in.serve()
+			out := in.run("chat", "demo", question)
+			if out.code != 0 {
+				t.Fatalf("exit code %d:\n%s%s", out.code, out.stdout, out.stderr)
+			}
+			mustContain(t, "the conversation", out.stdout, "→ database_query", "SELECT", "orders", `← [{"open_orders":7}]`,
+				"There are 7 open orders", "completed")
+			if strings.Contains(out.stdout, "\x1b") {
+				t.Error("colours are written although this is no terminal")
+			}
+		})
 	}
 }
 
@@ -432,4 +448,15 @@ func scripted(t *testing.T, c *client.Client, script string) hob.AgentID {
 		t.Fatal(err)
 	}
 	return a.ID
+}
+
+// databases are the stores that a test runs on: SQLite in the data folder (an empty URL), and a fresh Postgres database
+// unless -short asks for the quick tests.
+func databases(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"sqlite": ""}
+	if !testing.Short() {
+		all["postgres"] = pgtest.URL(t)
+	}
+	return all
 }

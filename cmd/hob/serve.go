@@ -20,6 +20,7 @@ import (
 	"hob/internal/api"
 	"hob/internal/config"
 	"hob/internal/engine"
+	"hob/internal/store"
 )
 
 const serveHelp = `Runs the server until SIGTERM or Ctrl-C. Then it accepts nothing new, lets runs finish for --drain, hands over those that
@@ -101,6 +102,7 @@ func greet(w world, c config.Config, made hob.Secret) {
 // server is the engine and the API over one set of parts.
 type server struct {
 	config   config.Config
+	store    *store.DB
 	engine   *engine.Engine
 	http     *http.Server
 	log      *slog.Logger
@@ -108,7 +110,7 @@ type server struct {
 }
 
 func newServer(c config.Config, p *parts, log *slog.Logger) *server {
-	s := &server{config: c, log: log}
+	s := &server{config: c, store: p.store, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Log: log, Alone: c.Database == "",
 	})
@@ -121,16 +123,30 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 			return err
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
-		Ready: func(ctx context.Context) error {
-			if s.draining.Load() {
-				return hob.Errorf(hob.Unavailable, "the server is stopping")
-			}
-			return p.store.Ping(ctx)
-		},
+		Ready: s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	return s
+}
+
+// ready says whether new runs would be taken.
+func (s *server) ready(ctx context.Context) error {
+	if s.draining.Load() {
+		return hob.Errorf(hob.Unavailable, "the server is stopping")
+	}
+	return s.store.Ping(ctx)
+}
+
+// metrics are what the API does not count itself.
+func (s *server) metrics() map[string]int64 {
+	e, st := s.engine.Stats(), s.store.Stats()
+	return map[string]int64{
+		"hob_runs_active": e.Active, "hob_runs_started_total": e.Started, "hob_runs_finished_total": e.Finished,
+		"hob_runs_failed_total": e.Failed, "hob_runs_recovered_total": e.Recovered,
+		"hob_store_writes_total": st.Writes, "hob_store_commits_total": st.Commits, "hob_store_reruns_total": st.Reruns,
+		"hob_store_largest_batch": st.LargestBatch, "hob_store_waiting": st.Waiting,
+	}
 }
 
 // run serves until a signal or a fault, then drains.
@@ -144,6 +160,7 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 	leasesEnded := make(chan struct{})
 	go func() { defer close(leasesEnded); s.engine.Serve(leases) }()
 	defer func() { endLeases(); <-leasesEnded }()
+	go s.sweep(leases)
 
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(ln) }()
@@ -156,6 +173,27 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 		s.log.Info("stopping", slog.String("drain", s.config.Drain.String()))
 	}
 	return s.drain(ctx, signals)
+}
+
+// sweepEvery is how often idempotency keys that are past their time are dropped.
+const sweepEvery = time.Hour
+
+// sweep keeps the store from growing with what nobody will ask for again.
+func (s *server) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n, err := s.store.SweepIdempotency(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("dropping old idempotency keys", slog.String("error", err.Error()))
+		} else if n > 0 {
+			s.log.Debug("dropped old idempotency keys", slog.Int64("keys", n))
+		}
+	}
 }
 
 // drain lets runs and the answers that show them end. The listener closes first; readers stay until their runs end or are

@@ -1,0 +1,92 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// testedBlock is a block of commands in the documentation that is marked for this test.
+var testedBlock = regexp.MustCompile("(?s)<!-- test -->\n```sh\n(.*?)```")
+
+// TestDocs_CommandsWork runs the marked commands of the user's pages against a fresh server per page, as a reader would
+// with a copy of the page. An answer that is an error fails them.
+func TestDocs_CommandsWork(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"README.md", "docs/api.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("..", "..", page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks := testedBlock.FindAllStringSubmatch(string(text), -1)
+			if len(blocks) == 0 {
+				t.Fatalf("%s has no block marked <!-- test -->", page)
+			}
+			in := install(t, nil)
+			s := in.serve()
+			shell := readerOf(t, in, s)
+			for i, block := range blocks {
+				cmd := exec.Command("bash", "-euo", "pipefail", "-c", block[1])
+				cmd.Dir, cmd.Env = shell.Dir, shell.Env
+				out := in.on(t).finish(cmd)
+				if out.code != 0 || strings.TrimSpace(out.stdout) == "" {
+					t.Errorf("block %d of %s: exit code %d\n%s\n%s%s", i+1, page, out.code, block[1], out.stdout, out.stderr)
+				}
+			}
+		})
+	}
+}
+
+// readerOf is the shell of somebody who follows the pages: hob is at hand, and curl fails when it gets an error.
+func readerOf(t *testing.T, in *installation, s *serving) *exec.Cmd {
+	t.Helper()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Fatal("curl is missing; install it with: apt-get install curl")
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(bin, "hob")); err != nil {
+		t.Fatal(err)
+	}
+	strict := "#!/bin/sh\nexec " + curl + " --fail-with-body \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "curl"), []byte(strict), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(in.dir, "service.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := in.command()
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "HOB_URL="+s.url, "HOB_KEY="+strings.TrimSpace(string(key)))
+	return cmd
+}
+
+// TestNode_ClientsReadTheStreams runs a JavaScript client against the server.
+func TestNode_ClientsReadTheStreams(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("node is missing; install it with: apt-get install nodejs")
+	}
+	in := install(t, nil)
+	s := in.serve()
+	cmd := exec.Command(node, "testdata/client.mjs")
+	cmd.Env = readerOf(t, in, s).Env
+	if out := in.finish(cmd); out.code != 0 || out.stdout != "ok\n" {
+		t.Errorf("exit code %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+}
