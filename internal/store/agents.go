@@ -70,7 +70,8 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 
 // Agent reads one agent.
 func (s *DB) Agent(ctx context.Context, by hob.Principal, id hob.AgentID) (hob.Agent, error) {
-	return agent(ctx, s.read(), by, "", id)
+	ctx, t := s.lookUp(ctx)
+	return agent(ctx, t, by, "", id)
 }
 
 // UpdateAgent changes what the patch sets.

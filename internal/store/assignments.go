@@ -66,7 +66,7 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 
 // Assignments lists an agent's tools in the order in which it got them. An inactive custom tool's row is left out.
 func (s *DB) Assignments(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
-	t := s.read()
+	ctx, t := s.lookUp(ctx)
 	ag, err := agent(ctx, t, by, "", id)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func newMoves() map[move]string {
 
 // moveText is one of them; moveArgs gives its arguments.
 func moveText(next hob.Status, events bool, all []hob.Status) string {
-	set, where := "lease_owner = ?, lease_until = {now} + ?", "id = ? AND epoch = ? AND completed_at = 0"
+	set, where := "lease_owner = ?, lease_until = {now} + ?", "n = ? AND id = ? AND epoch = ? AND completed_at = 0"
 	if rests(next) {
 		set = "lease_owner = '', lease_until = 0"
 	}
@@ -79,14 +79,14 @@ func moveText(next hob.Status, events bool, all []hob.Status) string {
 		set += ", status = '" + string(next) + "'"
 		where += " AND status IN (" + strings.Join(from, ", ") + ")"
 	}
-	return "UPDATE runs SET " + set + " WHERE " + where + " RETURNING n, workspace_id, owner, agent_id"
+	return "UPDATE runs SET " + set + " WHERE " + where
 }
 
 // rests says whether nobody drives a run in this state.
 func rests(s hob.Status) bool { return s.Final() || s == hob.Queued || s == hob.AwaitingApproval }
 
-func moveArgs(c hob.RunCommit, next hob.Status, now int64) []any {
-	args := make([]any, 0, 8)
+func moveArgs(c hob.RunCommit, n int64, next hob.Status, now int64) []any {
+	args := make([]any, 0, 9)
 	if !rests(next) {
 		args = append(args, c.Owner, c.Lease.Microseconds())
 	}
@@ -96,20 +96,20 @@ func moveArgs(c hob.RunCommit, next hob.Status, now int64) []any {
 	if len(c.Events) > 0 {
 		args = append(args, c.Events[len(c.Events)-1].Seq)
 	}
-	args = append(args, string(c.Run), c.Epoch)
+	args = append(args, n, string(c.Run), c.Epoch)
 	if len(c.Events) > 0 {
 		args = append(args, c.Events[0].Seq-1)
 	}
 	return args
 }
 
-// moved is the run that a commit was let write to.
-type moved struct {
+// place is what every commit of a run needs to know of it and nothing changes.
+type place struct {
 	n                int64
 	ws, owner, agent string
 }
 
-func scanMoved(r row) (m moved, err error) {
+func scanPlace(r row) (m place, err error) {
 	err = r.Scan(&m.n, &m.ws, &m.owner, &m.agent)
 	return m, err
 }
@@ -135,16 +135,40 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 		return err
 	}
 	now := s.now()
-	return s.write(ctx, "commit a run's step", func(ctx context.Context, t *tx) error {
-		m, err := returning(ctx, t, scanMoved, text, moveArgs(c, next, now)...)
-		if none(err) {
-			return s.fenced(ctx, t, c, next)
+	err = s.write(ctx, "commit a run's step", func(ctx context.Context, t *tx) error {
+		m, err := s.place(ctx, t, c.Run)
+		if err != nil {
+			return err
 		}
+		n, err := t.exec(ctx, text, moveArgs(c, m.n, next, now)...)
 		if err != nil {
 			return fmt.Errorf("fence a commit: %w", err)
 		}
+		if n == 0 {
+			return s.fenced(ctx, t, c, next)
+		}
 		return s.writeStep(ctx, t, c, m, messages, now)
 	})
+	if err != nil || next.Final() {
+		s.places.drop(c.Run)
+	}
+	return err
+}
+
+// place is where a run's rows are. It never changes while the run is there, so it is read once.
+func (s *DB) place(ctx context.Context, t *tx, id hob.RunID) (place, error) {
+	if m, ok := s.places.get(id); ok {
+		return m, nil
+	}
+	m, err := one(ctx, t, scanPlace, `SELECT n, workspace_id, owner, agent_id FROM runs WHERE id = ?`, string(id))
+	if none(err) {
+		return m, hob.Errorf(hob.Fenced, "run %s is not there any more", id)
+	}
+	if err != nil {
+		return m, fmt.Errorf("find a run: %w", err)
+	}
+	s.places.put(id, m)
+	return m, nil
 }
 
 // commitMessages are the rows of the commit's messages, with 0 for the number of the run.
@@ -157,7 +181,7 @@ func commitMessages(c hob.RunCommit) (args []any, err error) {
 	return args, nil
 }
 
-func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m moved, messages []any, now int64) error {
+func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, messages []any, now int64) error {
 	if err := s.texts.events.insert(ctx, t, eventArgs(m.n, c.Events)); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
@@ -231,7 +255,7 @@ func callArgs(run int64, calls []hob.CallState) []any {
 	return args
 }
 
-func usageArgs(m moved, c hob.RunCommit, now int64) []any {
+func usageArgs(m place, c hob.RunCommit, now int64) []any {
 	args := make([]any, 0, usageWidth*len(c.Usage))
 	for _, e := range c.Usage {
 		u := e.Usage

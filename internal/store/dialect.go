@@ -17,6 +17,10 @@ type dialect struct {
 	numbered bool              // $1 for ?
 	settle   string            // waits for the writers of sessions and keeps new ones out until the transaction ends
 
+	// whole: a read that was begun is finished although its caller left. Watching for that costs the SQLite driver a
+	// goroutine per statement, which is more than a look-up itself.
+	whole bool
+
 	conflict func(error) bool // a unique value is there already
 	again    func(error) bool // the transaction certainly did not happen and may work when tried again
 	lock     []string         // what a migration begins with, so that it is alone

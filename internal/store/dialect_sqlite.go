@@ -27,7 +27,8 @@ const (
 
 func sqliteDialect() *dialect {
 	return &dialect{
-		name: "sqlite",
+		name:  "sqlite",
+		whole: true,
 		types: strings.NewReplacer("{key}", "TEXT", "{json}", "TEXT", "{blob}", "BLOB", "{int}", "INTEGER",
 			"{serial}", "INTEGER PRIMARY KEY", " {fill}", ""),
 		words: strings.NewReplacer("{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", "{like}", "LIKE", "{skip}", ""),

@@ -25,7 +25,7 @@ func scanPastRun(r row) (p pastRun, err error) {
 // History gives what was said before a turn. Only as many runs are read as fit into the budget, however long the session
 // is. Runs that failed or were cancelled are told too, as far as they are whole: see told.
 func (s *DB) History(ctx context.Context, by hob.Principal, id hob.SessionID, beforeTurn int64, budget int) ([]hob.Message, error) {
-	t := s.read()
+	ctx, t := s.lookUp(ctx)
 	x, err := readSession(ctx, t, by, "", id)
 	if err != nil || beforeTurn <= 1 {
 		return nil, err

@@ -98,7 +98,8 @@ func checkKey(by hob.Principal, k hob.Key) error {
 
 // KeyByHash finds a key by the hash of its secret, revoked and expired ones too.
 func (s *DB) KeyByHash(ctx context.Context, hash []byte) (hob.Key, error) {
-	k, err := one(ctx, s.read(), scanKey, `SELECT `+keyColumns+` FROM keys WHERE hash = ?`, hash)
+	ctx, t := s.lookUp(ctx)
+	k, err := one(ctx, t, scanKey, `SELECT `+keyColumns+` FROM keys WHERE hash = ?`, hash)
 	if err != nil {
 		return hob.Key{}, found(err, hob.KeyObject, "read a key")
 	}

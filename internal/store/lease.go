@@ -11,7 +11,7 @@ import (
 
 // Load reads a run for driving it on. It asks for no principal: whoever holds the lease may.
 func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
-	t := s.read()
+	ctx, t := s.lookUp(ctx)
 	x, err := one(ctx, t, scanRun, `SELECT `+runColumns+runFrom+` WHERE r.id = ?`, string(id))
 	if none(err) {
 		return hob.RunState{}, absentRun()

@@ -83,13 +83,14 @@ func readRun(ctx context.Context, t *tx, by hob.Principal, scope hob.Scope, id h
 
 // Run reads one run.
 func (s *DB) Run(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, error) {
-	x, err := readRun(ctx, s.read(), by, "", id)
+	ctx, t := s.lookUp(ctx)
+	x, err := readRun(ctx, t, by, "", id)
 	return x.Run, err
 }
 
 // RunDetail reads one run with its messages, calls and events.
 func (s *DB) RunDetail(ctx context.Context, by hob.Principal, id hob.RunID) (hob.RunDetail, error) {
-	t := s.read()
+	ctx, t := s.lookUp(ctx)
 	x, err := readRun(ctx, t, by, "", id)
 	if err != nil {
 		return hob.RunDetail{}, err
@@ -177,44 +178,39 @@ func scanRunEvent(r row) (e runEvent, err error) {
 // maxEvents bounds what one call of Events reads.
 const maxEvents = 1000
 
-// Events reads the log behind a position. It is what live readers wait on, so rights and events are one statement.
+// Events reads the log behind a position.
 func (s *DB) Events(ctx context.Context, by hob.Principal, id hob.RunID, after int64, limit int) ([]hob.Event, error) {
 	if limit < 1 || limit > maxEvents {
 		limit = maxEvents
 	}
-	var object hob.Object
-	first := true
-	list, err := many(ctx, s.read(), func(r row) (hob.Event, error) {
-		var e hob.Event
-		var ws, owner, agent string
-		var seq, ts *int64
-		var kind *string
-		var data []byte
-		if err := r.Scan(&ws, &owner, &agent, &seq, &kind, &ts, &data); err != nil {
-			return e, err
-		}
-		if first {
-			first = false
-			object = hob.Object{Kind: hob.SessionObject, Workspace: hob.WorkspaceID(ws), Owner: owner, Agent: hob.AgentID(agent)}
-		}
-		if seq != nil && kind != nil && ts != nil {
-			e = hob.Event{Seq: *seq, Type: hob.EventType(*kind), Data: data, Time: hob.FromMicros(*ts)}
-		}
-		return e, nil
-	}, `SELECT s.workspace_id, s.owner, s.agent_id, e.seq, e.type, e.ts, e.data
-		FROM runs r JOIN sessions s ON s.n = r.session_n LEFT JOIN run_events e ON e.run_n = r.n AND e.seq > ?
-		WHERE r.id = ? ORDER BY e.seq LIMIT ?`, after, string(id), int64(limit))
-	if err != nil {
-		return nil, hob.Wrap("read events", err)
+	ctx, t := s.lookUp(ctx)
+	type where struct {
+		n      int64
+		object hob.Object
 	}
-	if first {
+	r, err := one(ctx, t, func(r row) (w where, err error) {
+		w.object.Kind = hob.SessionObject
+		err = r.Scan(&w.n, &w.object.Workspace, &w.object.Owner, &w.object.Agent)
+		return w, err
+	}, `SELECT r.n, s.workspace_id, s.owner, s.agent_id FROM runs r JOIN sessions s ON s.n = r.session_n WHERE r.id = ?`, string(id))
+	if none(err) {
 		return nil, absentRun()
 	}
-	if err := see(by, object); err != nil {
+	if err != nil {
+		return nil, hob.Wrap("find a run's events", err)
+	}
+	if err := see(by, r.object); err != nil {
 		return nil, hidden(err)
 	}
-	if len(list) == 1 && list[0].Seq == 0 { // the run's row without any event
-		return nil, nil
-	}
-	return list, nil
+	list, err := many(ctx, t, scanEvent, `SELECT seq, type, ts, data FROM run_events WHERE run_n = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		r.n, after, int64(limit))
+	return list, hob.Wrap("read events", err)
+}
+
+func scanEvent(r row) (e hob.Event, err error) {
+	var ts int64
+	var data []byte
+	err = r.Scan(&e.Seq, &e.Type, &ts, &data)
+	e.Data, e.Time = data, hob.FromMicros(ts)
+	return e, err
 }

@@ -166,7 +166,8 @@ func (s *DB) seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent,
 
 // Session reads one session.
 func (s *DB) Session(ctx context.Context, by hob.Principal, id hob.SessionID) (hob.Session, error) {
-	x, err := readSession(ctx, s.read(), by, "", id)
+	ctx, t := s.lookUp(ctx)
+	x, err := readSession(ctx, t, by, "", id)
 	return x.Session, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"hob"
 )
@@ -97,7 +96,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 		return hob.StartedRun{}, err
 	}
 	if newPin {
-		s.pins.add(x.pin)
+		s.pins.put(x.pin, struct{}{})
 	}
 	return started, nil
 }
@@ -207,7 +206,7 @@ func (s *DB) refusal(ctx context.Context, t *tx, x start) error {
 
 // keepPin keeps a pin once per content. true: it was not known to be kept before.
 func (s *DB) keepPin(ctx context.Context, t *tx, x start) (bool, error) {
-	if s.pins.has(x.pin) {
+	if _, ok := s.pins.get(x.pin); ok {
 		return false, nil
 	}
 	_, err := t.exec(ctx, `INSERT INTO run_pins (digest, pin) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING`, x.pin, string(x.Pin))
@@ -266,29 +265,4 @@ func firstChars(s string, n int) (string, bool) {
 		n--
 	}
 	return s, false
-}
-
-// pinCache remembers pins that are known to be stored, so that the next run of the same agent spares the statement.
-type pinCache struct {
-	mu    sync.Mutex
-	known map[string]struct{}
-}
-
-// maxKnownPins bounds the cache; at the bound it begins anew.
-const maxKnownPins = 4096
-
-func (c *pinCache) has(digest string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.known[digest]
-	return ok
-}
-
-func (c *pinCache) add(digest string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxKnownPins {
-		c.known = map[string]struct{}{}
-	}
-	c.known[digest] = struct{}{}
 }

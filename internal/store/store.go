@@ -52,10 +52,12 @@ type DB struct {
 	e     *engine
 	box   *seal.Box
 	clock hob.Clock
-	pins  pinCache
 	texts texts
-	once  sync.Once
-	ended error
+	// pins are the digests of pins that are known to be stored; places are where the runs' rows are.
+	pins   cache[string, struct{}]
+	places cache[hob.RunID, place]
+	once   sync.Once
+	ended  error
 }
 
 var _ hob.Store = (*DB)(nil)
@@ -117,6 +119,14 @@ func (s *DB) now() int64 { return s.clock().UnixMicro() }
 
 // read is what reads run on: each statement sees what was committed before it.
 func (s *DB) read() *tx { return &tx{q: s.e.reads} }
+
+// lookUp is read for what takes no longer than finding a few rows by their keys.
+func (s *DB) lookUp(ctx context.Context) (context.Context, *tx) {
+	if s.d.whole && ctx.Err() == nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return ctx, s.read()
+}
 
 // write runs fn in a durable transaction; what names the operation for errors that are not typed.
 func (s *DB) write(ctx context.Context, what string, fn func(context.Context, *tx) error) error {

@@ -144,7 +144,8 @@ func (s *DB) readTool(ctx context.Context, t *tx, by hob.Principal, scope hob.Sc
 
 // Tool reads one custom tool, its header values opened.
 func (s *DB) Tool(ctx context.Context, by hob.Principal, id hob.ToolID) (hob.Tool, error) {
-	return s.readTool(ctx, s.read(), by, "", id)
+	ctx, t := s.lookUp(ctx)
+	return s.readTool(ctx, t, by, "", id)
 }
 
 // Tools lists the workspace's custom tools by name.

@@ -1,0 +1,146 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hob"
+	"hob/internal/store"
+)
+
+// bench is a store with one agent.
+type bench struct {
+	b     *testing.B
+	db    *store.DB
+	by    hob.Principal
+	agent hob.AgentID
+}
+
+func newBench(b *testing.B, c store.Config) *bench {
+	b.Helper()
+	x := &bench{b: b, db: open(b, c), by: hob.System(hob.DefaultWorkspace)}
+	a, err := x.db.CreateAgent(b.Context(), x.by, hob.Agent{Name: "bench", Model: "m"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	x.agent = a.ID
+	return x
+}
+
+func benchEvent(seq int64) hob.Event {
+	data := fmt.Sprintf(`{"event":"content_delta","type":"content_delta","seq":%d,"run_id":"run_0123456789ab","ts":"2026-01-02T03:04:05.678901Z","step":1,"delta":"%064d"}`, seq, seq)
+	return hob.Event{Seq: seq, Type: hob.EventContentDelta, Data: json.RawMessage(data), Time: hob.Time{Time: hob.SystemClock()}}
+}
+
+func (x *bench) start(id hob.SessionID) hob.RunID {
+	x.b.Helper()
+	n := hob.NewRun{
+		Run: hob.Run{
+			ID: hob.NewRunID(), Workspace: hob.DefaultWorkspace, Agent: x.agent, Principal: x.by, Model: "m", Status: hob.Running,
+			Epoch: 1, LeaseOwner: "p1", CreatedAt: hob.Time{Time: hob.SystemClock()},
+		},
+		Lease: time.Minute, Session: hob.Session{ID: id}, Message: hob.Message{Role: hob.RoleUser, Content: "hello"},
+		Pin: json.RawMessage(`{"agent":{}}`), Events: []hob.Event{benchEvent(1)},
+	}
+	if _, err := x.db.StartRun(x.b.Context(), n); err != nil {
+		x.b.Fatal(err)
+	}
+	return n.Run.ID
+}
+
+func (x *bench) commit(id hob.RunID, seq int64) {
+	c := hob.RunCommit{Run: id, Epoch: 1, Owner: "p1", Lease: time.Minute, Events: []hob.Event{benchEvent(seq)}}
+	if err := x.db.Commit(x.b.Context(), c); err != nil {
+		x.b.Error(err)
+	}
+}
+
+// report adds how many writes were durable per second, and how many shared a transaction.
+func (x *bench) report(before store.Stats) {
+	s := x.db.Stats()
+	x.b.ReportMetric(float64(x.b.N)/x.b.Elapsed().Seconds(), "durable/s")
+	x.b.ReportMetric(float64(s.Writes-before.Writes)/float64(max(1, s.Commits-before.Commits)), "writes/commit")
+}
+
+// BenchmarkCommit writes one event per step: alone, and with 64 runs at once, which share their fsyncs on SQLite.
+func BenchmarkCommit(b *testing.B) {
+	for name, config := range engines() {
+		b.Run(name+"/alone", func(b *testing.B) {
+			x := newBench(b, config(b))
+			id, seq := x.start("s"), int64(1)
+			before := x.db.Stats()
+			for b.Loop() {
+				seq++
+				x.commit(id, seq)
+			}
+			x.report(before)
+		})
+		b.Run(name+"/64 at once", func(b *testing.B) {
+			x := newBench(b, config(b))
+			var n atomic.Int64
+			before := x.db.Stats()
+			b.SetParallelism(32) // times GOMAXPROCS
+			b.RunParallel(func(pb *testing.PB) {
+				id, seq := x.start(hob.SessionID(fmt.Sprint("s", n.Add(1)))), int64(1)
+				for pb.Next() {
+					seq++
+					x.commit(id, seq)
+				}
+			})
+			x.report(before)
+		})
+	}
+}
+
+// BenchmarkStart accepts runs in new sessions, 64 at once.
+func BenchmarkStart(b *testing.B) {
+	for name, config := range engines() {
+		b.Run(name, func(b *testing.B) {
+			x := newBench(b, config(b))
+			before := x.db.Stats()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					x.start(hob.NewSessionID())
+				}
+			})
+			x.report(before)
+		})
+	}
+}
+
+// BenchmarkRead reads what a live reader, a history and a run's page read.
+func BenchmarkRead(b *testing.B) {
+	for name, config := range engines() {
+		x := newBench(b, config(b))
+		id := x.start("s")
+		for seq := int64(2); seq <= 100; seq++ {
+			x.commit(id, seq)
+		}
+		if err := x.db.Commit(b.Context(), hob.RunCommit{
+			Run: id, Epoch: 1, Owner: "p1", Base: 1, Messages: []hob.Message{{Role: hob.RoleAssistant, Content: "hi"}},
+			Outcome: &hob.Outcome{Status: hob.Completed, Content: "hi"},
+		}); err != nil {
+			b.Fatal(err)
+		}
+		for what, read := range map[string]func() error{
+			"last event": func() error { _, err := x.db.Events(b.Context(), x.by, id, 99, 100); return err },
+			"100 events": func() error { _, err := x.db.Events(b.Context(), x.by, id, 0, 100); return err },
+			"run":        func() error { _, err := x.db.Run(b.Context(), x.by, id); return err },
+			"history":    func() error { _, err := x.db.History(b.Context(), x.by, "s", 2, 1000); return err },
+		} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := read(); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
