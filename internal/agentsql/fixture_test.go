@@ -52,6 +52,8 @@ func sqliteEngine(t testing.TB) engine {
 		CREATE TABLE secrets (id INTEGER PRIMARY KEY, token TEXT);
 		INSERT INTO secrets VALUES (1, '`+secret+`');
 		CREATE INDEX secret_index ON secrets (token);
+		CREATE TABLE wide (id INTEGER PRIMARY KEY, body TEXT);
+		INSERT INTO wide VALUES (1, printf('%0260000d', 0)), (2, printf('%0270000d', 0));
 		CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT);
 		CREATE VIEW secret_view AS SELECT * FROM secrets;
 		CREATE VIEW order_totals AS SELECT order_id, sum(quantity * unit_cents) AS cents FROM order_items GROUP BY order_id;
@@ -67,7 +69,7 @@ func sqliteEngine(t testing.TB) engine {
 	t.Cleanup(func() { closeDB(t, db) })
 	return engine{
 		name: "sqlite", db: db, where: path,
-		grant:     agentsql.Grant{"main": {"products", "orders", "order_items", "order_totals", "leaky", "docs"}},
+		grant:     agentsql.Grant{"main": {"products", "orders", "order_items", "order_totals", "leaky", "docs", "wide"}},
 		forbidden: []string{secret, "@example.com", filepath.Dir(path)},
 	}
 }

@@ -177,6 +177,11 @@ func (d *postgresDB) Query(ctx context.Context, q Query) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
+	// A login is made once, and not at the expense of the statement's time.
+	l, err := d.login(ctx, q.Grant, false)
+	if err != nil {
+		return Rows{}, d.wording(q, s, err, false)
+	}
 	ctx, cancel := context.WithTimeout(ctx, q.Limits.Timeout)
 	defer cancel()
 	leave, err := d.gate.enter(ctx, q.Agent, q.Limits.Concurrency)
@@ -184,10 +189,6 @@ func (d *postgresDB) Query(ctx context.Context, q Query) (Rows, error) {
 		return Rows{}, err
 	}
 	defer leave()
-	l, err := d.login(ctx, q.Grant, false)
-	if err != nil {
-		return Rows{}, d.wording(q, s, err, false)
-	}
 	err = l.check(ctx, s)
 	if errors.Is(err, errRelation) || sqlState(err) == "42P01" {
 		// A granted table may have been made or replaced a moment ago.

@@ -112,6 +112,9 @@ func (l *login) mayExplain(v treeValue, state loginState) error {
 func (d *postgresDB) wording(q Query, s statement, err error, ran bool) error {
 	var own *Error
 	if errors.As(err, &own) && own.Kind != Refused {
+		if errors.Is(own.cause, context.DeadlineExceeded) || errors.Is(own.cause, context.Canceled) {
+			return timedOut(q.Limits, own.cause)
+		}
 		return own
 	}
 	code := sqlState(err)

@@ -183,8 +183,12 @@ func (r sqliteRun) rows() (Rows, error) {
 		if !more {
 			return b.rows(), nil
 		}
+		room := r.q.Limits.Bytes
 		for i := range values {
-			values[i] = stmt.value(i, r.q.Limits.Value)
+			// Of a row that is too large as a whole only the heads are read.
+			limit := max(min(r.q.Limits.Value, room), 16)
+			values[i] = stmt.value(i, limit)
+			room -= len(values[i].text)
 		}
 		if !b.add(values) {
 			return b.rows(), nil
@@ -215,11 +219,16 @@ func (r sqliteRun) openedTables() error {
 			}
 		case "OpenWrite":
 			return errNotGranted
-		case "Function", "PureFunc":
+		case "Function", "PureFunc", "Concat", "AggFinal", "AggValue":
 			name, _, _ := strings.Cut(stmt.text(p4), "(")
-			if cost += functionCost(name); cost > maxFunctionCost {
-				return &Error{Kind: TooLarge, Message: "The query calls too many functions; split it"}
-			}
+			cost += functionCost(name)
+		case "Copy": // p3 + 1 values at once
+			cost += copyCost * int(1+stmt.int(p3))
+		case "Column":
+			cost += columnCost
+		}
+		if cost > maxFunctionCost {
+			return &Error{Kind: TooLarge, Message: "The query has too many functions or computed columns; split it"}
 		}
 	}
 }

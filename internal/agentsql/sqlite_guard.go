@@ -20,7 +20,7 @@ const progressOps = 40
 // may gain while one statement runs. The engine was built without a counter of
 // its own, so the process is measured; what several hostile statements take at
 // once counts together.
-const maxSQLiteMemory = 32 << 20
+const maxSQLiteMemory = 24 << 20
 
 // memoryEvery is the least time between two measurements.
 const memoryEvery = time.Millisecond
@@ -109,12 +109,21 @@ var sqliteFunctions = wordSet(`
 	json json_array json_array_length json_error_position json_extract json_group_array json_group_object
 	json_object json_quote json_type json_valid`)
 
-// maxFunctionCost bounds the functions in one compiled program, which may all
-// run between two looks at the clock.
+// maxFunctionCost bounds the functions and concatenations in one compiled
+// program, which may all run, and all keep a result of maxSQLiteValue, between
+// two looks at the limits.
 const maxFunctionCost = 10_000
 
+// copyCost is the share of one copied value (a result column that repeats a
+// computed one), columnCost that of one read from a row.
+const (
+	copyCost   = 60
+	columnCost = 45
+)
+
 // functionCost is the time in milliseconds, on a machine of two cores, of one
-// call with the worst arguments of maxSQLiteValue.
+// call with the worst arguments of maxSQLiteValue; for quick functions it is
+// the share of memory that counts.
 func functionCost(name string) int {
 	switch name {
 	case "instr", "replace", "trim", "ltrim", "rtrim": // length × length
@@ -122,7 +131,7 @@ func functionCost(name string) int {
 	case "like", "glob": // length × pattern
 		return 100
 	}
-	return 20
+	return 80
 }
 
 // memoryMeter measures the process's resident memory less what belongs to Go's
