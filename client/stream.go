@@ -20,8 +20,11 @@ const (
 	maxBreaks = 6        // breaks of a stream in a row, without an event between them
 )
 
-// errBroken is a stream that ended before its run's last event.
-var errBroken = errors.New("the stream ended before the run did")
+// The ways in which a stream ends before its run's last event.
+var (
+	errBroken = errors.New("the stream ended before the run did") // it may be taken up again
+	errOdd    = errors.New("an event cannot be read")             // it may not
+)
 
 // RunStream runs an agent and gives the run's events as they come, the last one complete. A stream that breaks after
 // its first event goes on where it was, through Events. Breaking off the range closes the connection; the server then
@@ -73,6 +76,9 @@ func (c *Client) resume(ctx context.Context, id hob.RunID, f *follower) error {
 		if errors.As(err, &e) && e.Kind != hob.RateLimited && e.Kind != hob.Unavailable {
 			return err // the server's word
 		}
+		if errors.Is(err, errOdd) {
+			return err
+		}
 		if ctx.Err() != nil || breaks == maxBreaks {
 			return err
 		}
@@ -104,7 +110,8 @@ func (f *follower) give(e hob.Event, run hob.RunID) bool {
 	return !f.over
 }
 
-// stream sends a request and reads its events. nil means that the log has no more: the run is over.
+// stream sends a request and reads its events. nil means that the stream ended whole without any: the server says so of
+// a run whose last event the caller has.
 func (c *Client) stream(ctx context.Context, r request, f *follower) error {
 	answer, err := c.send(ctx, r)
 	if err != nil {
@@ -115,7 +122,7 @@ func (c *Client) stream(ctx context.Context, r request, f *follower) error {
 	err = frames(answer.Body, func(data []byte) (bool, error) {
 		var head hob.EventHead
 		if err := json.Unmarshal(data, &head); err != nil {
-			return false, fmt.Errorf("read an event: %w", err)
+			return false, fmt.Errorf("%w: %w", errOdd, err)
 		}
 		got = true
 		return f.give(hob.Event{Seq: head.Seq, Type: head.Event, Data: data, Time: head.TS}, head.Run), nil
@@ -124,7 +131,7 @@ func (c *Client) stream(ctx context.Context, r request, f *follower) error {
 		return err
 	}
 	if !got && r.method == http.MethodGet && f.last > 0 {
-		return nil // read up to its end before
+		return nil
 	}
 	return errBroken
 }

@@ -58,8 +58,8 @@ func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 		return engine.Started{}, nil, err
 	}
 	if in.SessionID != nil && *in.SessionID != "" {
-		if !plainText(*in.SessionID, hob.MaxSessionID) {
-			return engine.Started{}, nil, hob.Errorf(hob.Invalid, "session_id must be at most %d bytes, without control characters",
+		if id := *in.SessionID; !plainText(id, hob.MaxSessionID) || id == "." || id == ".." { // dots are no element of a path
+			return engine.Started{}, nil, hob.Errorf(hob.Invalid, "session_id must be at most %d bytes, without control characters, and not . or ..",
 				hob.MaxSessionID).With("field", "session_id")
 		}
 		start.Session = hob.SessionID(*in.SessionID)

@@ -45,6 +45,9 @@ func runSync(c *call) error {
 	if err != nil {
 		return c.left(ctx, err)
 	}
+	if !r.Status.Final() {
+		return ending(r.ID)
+	}
 	return c.reply(http.StatusOK, runResult{
 		RunID: r.ID, SessionID: r.Session, Content: r.Content, Error: orNull(r.Error), Code: orNull(r.Code), Usage: r.Usage,
 		Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
@@ -61,7 +64,7 @@ func runStream(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.follow(ctx, started.Run.ID, 0, false)
+	return c.follow(ctx, reading{run: started.Run.ID})
 }
 
 // runEvents is the door for coming back: numbered frames, from any position on.
@@ -89,7 +92,7 @@ func runEvents(c *call) error {
 		return err
 	}
 	defer lease.release()
-	return c.follow(ctx, id, after, true)
+	return c.follow(ctx, reading{run: id, after: after, numbered: true, over: run.Status.Final() && after == run.LastSeq})
 }
 
 // mayFollow lets whoever may run follow what it started, as well as whoever may read.

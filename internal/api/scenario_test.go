@@ -159,6 +159,7 @@ func scenario() []step {
 		{"run with a local image", "POST", "/api/agents/$agent/run", `{"message":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}`, 400, ""},
 		{"run with a broken image", "POST", "/api/agents/$agent/run", `{"message":[{"type":"image_url","image_url":{"url":"data:image/png;base64,!!"}}]}`, 400, ""},
 		{"run with a session id that is none", "POST", "/api/agents/$agent/run", `{"message":"hi","session_id":"a\nb"}`, 400, ""},
+		{"run with dots for a session id", "POST", "/api/agents/$agent/run", `{"message":"hi","session_id":".."}`, 400, ""},
 		{"run an absent agent", "POST", "/api/agents/" + noUUID + "/run", `{"message":"hi"}`, 404, ""},
 		{"run", "POST", "/api/agents/$agent/run", `{"message":"hi","session_id":null,"knowledge_bases":[],"context_override":"Rome is the capital.","colour":1}`, 200, "run=run_id"},
 		{"run in a chosen session", "POST", "/api/agents/$agent/run", `{"message":[{"type":"text","text":"one"},{"type":"text","text":"two"}],"session_id":"my session"}`, 200, ""},

@@ -125,7 +125,12 @@ func (s *server) serve(rt *route, counts *routeCounts, w http.ResponseWriter, r 
 	} else if err := rt.handle(c); err != nil {
 		s.failed(c, a, err)
 	}
-	counts.done(a.status, time.Since(start))
+	took := time.Since(start)
+	counts.done(a.status, took)
+	if s.Log.Enabled(r.Context(), slog.LevelDebug) { // the route's pattern: paths and queries may hold what is nobody's business
+		s.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", c.id), slog.String("route", r.Pattern),
+			slog.Int("status", a.status), slog.Duration("took", took))
+	}
 }
 
 // enter authenticates the caller and applies the limits and the scope of the route.

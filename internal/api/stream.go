@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -24,11 +23,20 @@ const keepAlive = ": keepalive\n\n"
 // newPiece makes a buffer for batches. They are lent, so that a silent stream holds none.
 func newPiece() any { b := make([]byte, 0, 4<<10); return &b }
 
-// follow sends a run's events as they come, behind a position, until the run's end. numbered adds id lines. An error
-// before the first byte is answered as usual; after it the connection is cut and the reader may come back.
-func (c *call) follow(ctx context.Context, id hob.RunID, after int64, numbered bool) error {
-	begun := false
-	for batch, err := range c.s.Engine.Events(ctx, c.follower(), id, after, c.s.Limits.KeepAlive) {
+// reading is how a caller follows a run.
+type reading struct {
+	run      hob.RunID
+	after    int64 // the last event it has
+	numbered bool  // with id lines
+	over     bool  // the run had ended, and after is its last event
+}
+
+// follow sends a run's events as they come, behind a position, until the run's end. An error before the first byte is
+// answered as usual; after it the connection is cut and the reader may come back. A stream that ends whole has told the
+// run's end: one that the server gives up early, because it shuts down, is cut.
+func (c *call) follow(ctx context.Context, r reading) error {
+	begun, over := false, r.over
+	for batch, err := range c.s.Engine.Events(ctx, c.follower(), r.run, r.after, c.s.Limits.KeepAlive) {
 		if err != nil {
 			return c.left(ctx, err)
 		}
@@ -36,15 +44,27 @@ func (c *call) follow(ctx context.Context, id hob.RunID, after int64, numbered b
 			c.begin()
 			begun = true
 		}
-		if err := c.send(batch, numbered); err != nil {
+		if err := c.send(batch, r.numbered); err != nil {
 			return err
 		}
+		over = over || (len(batch) > 0 && batch[len(batch)-1].Type == hob.EventComplete)
+	}
+	if !over {
+		return ending(r.run)
 	}
 	if !begun {
 		c.begin()
 		return c.rc.Flush()
 	}
 	return nil
+}
+
+// ending tells a reader that the run goes on without this process.
+func ending(id hob.RunID) error {
+	e := hob.Errorf(hob.Unavailable, "the server is shutting down; the run goes on and its events can be read later").
+		WithCode("shutting_down").With("run_id", id)
+	e.RetryAfter = time.Second
+	return e
 }
 
 // left tells a revoked key from a fault.
@@ -60,7 +80,7 @@ func (c *call) left(ctx context.Context, err error) error {
 
 // begin sends the head of a stream.
 func (c *call) begin() {
-	if conn, ok := c.Context().Value(connKey{}).(*net.TCPConn); ok {
+	if conn, ok := c.Context().Value(connKey{}).(interface{ SetWriteBuffer(int) error }); ok {
 		_ = conn.SetWriteBuffer(sendBuffer) // the deadline bounds a slow reader all the same
 	}
 	h := c.w.Header()

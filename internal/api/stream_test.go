@@ -259,7 +259,9 @@ func TestEvents_AnswerOldClients(t *testing.T) {
 
 func TestStream_SilenceIsToldByComments(t *testing.T) {
 	t.Parallel()
-	w := begin(t, func(c *api.Config) { c.Limits.KeepAlive = 20 * time.Millisecond })
+	w := begin(t, func(c *api.Config) {
+		c.Limits.KeepAlive, c.Limits.BodyTime = 20*time.Millisecond, 60*time.Millisecond // the body's time is not the stream's
+	})
 	agent := w.agent("slow")
 	f := w.stream(ask{"POST", "/api/agents/" + string(agent) + "/run/stream", w.service, `{"message":"hi"}`, nil})
 	time.AfterFunc(150*time.Millisecond, w.model.end)
@@ -301,7 +303,7 @@ func TestStream_EndsSoonAfterItsKey(t *testing.T) {
 func TestStream_ASlowReaderIsCutAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
 	w := begin(t, func(c *api.Config) { c.Limits.WriteTime = 300 * time.Millisecond })
-	agent := w.agent("long") // 16 MB of text
+	agent := w.agent("long") // 1.2 MB of text
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -378,6 +380,40 @@ func TestCancel_EndsARunningRun(t *testing.T) {
 	if err := json.Unmarshal(all[len(all)-1].raw, &end); err != nil || end.Status != hob.Cancelled {
 		t.Errorf("the last event is %s (%v)", all[len(all)-1].raw, err)
 	}
+}
+
+func TestStream_AnEndingServerCutsInsteadOfEndingWhole(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	agent := w.agent("slow")
+	path := "/api/agents/" + string(agent) + "/run"
+	f := w.stream(ask{"POST", path + "/stream", w.service, `{"message":"hi"}`, nil})
+	run := f.next()
+	sync := make(chan reply, 1)
+	go func() { sync <- w.do(ask{"POST", path, w.service, `{"message":"hi"}`, nil}) }()
+	for w.metric("hob_runs_accepted_total") < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	now, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	_ = w.engine.Drain(now) // it says that runs are left
+	for {
+		if _, err := f.read(); err != nil {
+			if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error("the stream ends as if it were whole")
+			}
+			break
+		}
+	}
+	if e := wantFault(t, <-sync, http.StatusServiceUnavailable, "shutting down"); e.Details["run_id"] == "" {
+		t.Error("the answer does not name the run")
+	}
+	r := w.do(ask{"GET", "/api/agents/runs/" + string(run.Run), w.service, "", nil})
+	last := as[struct {
+		LastSeq int64 `json:"last_seq"`
+	}](t, r, 200).LastSeq
+	after := "/events?after=" + strconv.FormatInt(last, 10)
+	wantFault(t, w.do(ask{"GET", "/api/agents/runs/" + string(run.Run) + after, w.service, "", nil}), 503, "shutting down")
 }
 
 func TestFrame_TakesNoMemoryPerEvent(t *testing.T) { // not parallel: it counts allocations

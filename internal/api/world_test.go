@@ -263,7 +263,7 @@ func (p *player) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta,
 			return
 		case r.Model == "long":
 			piece := strings.Repeat("0123456789abcdef", 512)
-			for range 2000 {
+			for range 150 {
 				if ctx.Err() != nil || !yield(hob.Delta{Text: piece}, nil) {
 					return
 				}

@@ -57,7 +57,7 @@ function table(heads, body) {
 }
 
 const samples = {
-  message: "Hello!", name: "helper", model: "scripted/demo", tool_name: "clock", approved: true, description: "Tells the weather",
+  message: "Hello!", name: "helper", model: "scripted/demo", tool_name: "current_time", approved: true, description: "Tells the weather",
   type: "http", input_schema: { type: "object", properties: { city: { type: "string" } } }, config: { endpoint: "https://api.example.com/weather" },
   config_override: {}, scopes: ["read", "run"], system_prompt: "Be brief.",
 };
@@ -66,8 +66,14 @@ const sampleFields = {
   ToolInput: ["name", "description", "type", "input_schema", "config"], ApproveInput: ["approved"], KeyInput: ["name", "scopes"], SessionInput: [],
 };
 
+// Names to fill in stand in capitals, since curl reads braces as its own.
+function fillIn(path) {
+  const owner = path.startsWith("/api/tools") ? "TOOL_ID" : "AGENT_ID";
+  return path.replace("{id}", owner).replace(/\{(\w+)\}/g, (_, name) => name.toUpperCase());
+}
+
 function curl(method, path, op) {
-  const lines = ["curl " + (method === "get" ? "" : "-X " + method.toUpperCase() + " ") + quote(location.origin + path)];
+  const lines = ["curl " + (method === "get" ? "" : "-X " + method.toUpperCase() + " ") + quote(location.origin + fillIn(path))];
   if (JSON.stringify(op.responses).includes("text/event-stream")) lines[0] = lines[0].replace("curl ", "curl -N ");
   if (!op.security) lines.push('-H "Authorization: Bearer $HOB_KEY"');
   if (op.requestBody) {

@@ -1,0 +1,481 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"hob"
+	"hob/client"
+	"hob/internal/api"
+	"hob/internal/engine"
+	"hob/internal/provider"
+	"hob/internal/seal"
+	"hob/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a whole server with the scripted model and returns its address and a service key.
+func serve(t *testing.T) (address, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	box, err := seal.Open(filepath.Join(dir, "seal.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), store.Config{Dir: dir, Box: box})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := provider.New(provider.Config{}).Open
+	e := engine.New(engine.Config{Store: db, Models: models, Alone: true})
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() { defer close(served); e.Serve(ctx) }()
+	h := httptest.NewServer(api.New(api.Config{Store: db, Engine: e, Models: models, Version: "test"}))
+	t.Cleanup(func() {
+		h.Close()
+		stop()
+		<-served
+		now, end := context.WithTimeout(context.Background(), 5*time.Second)
+		defer end()
+		_ = e.Drain(now)
+		_ = db.Close()
+	})
+	secret, prefix, hash := api.NewSecret()
+	k := hob.Key{Name: "service", Service: true, Prefix: prefix}
+	if _, err := db.CreateKey(t.Context(), hob.System(hob.DefaultWorkspace), k, hash); err != nil {
+		t.Fatal(err)
+	}
+	return h.URL, secret
+}
+
+func open(t *testing.T, address, key string) *client.Client {
+	t.Helper()
+	c := client.New(address, key)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func wantKind(t *testing.T, err error, kind hob.Kind) {
+	t.Helper()
+	if hob.KindOf(err) != kind {
+		t.Errorf("error %v is %s, want %s", err, hob.KindOf(err), kind)
+	}
+}
+
+func TestClient_SpeaksToEveryRoute(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	address, key := serve(t)
+	c := open(t, address+"/", key)
+	name, model, prompt := "helper", "scripted", "Be brief."
+	a := must[client.Agent](t)(c.CreateAgent(ctx, client.AgentInput{
+		Name: &name, Model: &model, Settings: json.RawMessage(`{"script":"text: Hello there"}`),
+	}))
+	if got := must[client.Agent](t)(c.UpdateAgent(ctx, a.ID, client.AgentInput{SystemPrompt: &prompt})); *got.SystemPrompt != prompt {
+		t.Errorf("the prompt is %q", *got.SystemPrompt)
+	}
+	if got := must[client.Agent](t)(c.Agent(ctx, a.ID)); got.Name != name {
+		t.Errorf("the name is %q", got.Name)
+	}
+	if got := must[client.AgentList](t)(c.Agents(ctx, client.AgentQuery{Query: "help", Sort: "name", Order: "asc", Page: client.Page{Limit: 1}})); got.Total != 1 {
+		t.Errorf("agents: %+v", got)
+	}
+	exerciseTools(ctx, t, c, a.ID)
+	exerciseRuns(ctx, t, c, a.ID)
+	exerciseKeys(ctx, t, c, address)
+	if h := must[client.Health](t)(c.Health(ctx)); h.Status != "healthy" || h.Version != "test" {
+		t.Errorf("health: %+v", h)
+	}
+	if err := c.Ready(ctx); err != nil {
+		t.Error(err)
+	}
+	if doc := must[json.RawMessage](t)(c.OpenAPI(ctx)); !json.Valid(doc) {
+		t.Error("the description is no JSON")
+	}
+	if err := c.DeleteAgent(ctx, a.ID); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, c.DeleteAgent(ctx, a.ID), hob.NotFound)
+}
+
+func exerciseTools(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID) {
+	t.Helper()
+	name, about, kind := "weather", "tells the weather", "http"
+	tool := must[client.Tool](t)(c.CreateTool(ctx, client.ToolInput{
+		Name: &name, Description: &about, Type: &kind, InputSchema: json.RawMessage(`{"type":"object"}`),
+		Config: &client.ToolConfigInput{Endpoint: "https://x.example", Headers: map[string]string{"X-Key": "s3cret"}},
+	}))
+	if tool.Config.Headers["X-Key"] != hob.Mask {
+		t.Errorf("the header reads %q", string(tool.Config.Headers["X-Key"]))
+	}
+	about = "tells it again"
+	if got := must[client.Tool](t)(c.UpdateTool(ctx, tool.ID, client.ToolInput{Description: &about})); got.Description != about {
+		t.Errorf("the description is %q", got.Description)
+	}
+	if got := must[client.Tool](t)(c.Tool(ctx, tool.ID)); got.Name != name {
+		t.Errorf("the tool is %+v", got)
+	}
+	if got := must[[]hob.Tool](t)(c.Tools(ctx)); len(got) != 1 || got[0].ID != tool.ID {
+		t.Errorf("tools: %+v", got)
+	}
+	x := must[client.Assignment](t)(c.Assign(ctx, agent, client.AssignmentInput{ToolName: name}))
+	x = must[client.Assignment](t)(c.UpdateAssignment(ctx, agent, x.ID, json.RawMessage(`{"planet":"Mars"}`)))
+	if string(x.ConfigOverride) != `{"planet":"Mars"}` || len(x.Warnings) != 1 {
+		t.Errorf("the assignment is %+v", x)
+	}
+	if got := must[[]hob.Assignment](t)(c.Assignments(ctx, agent)); len(got) != 1 || got[0].ID != x.ID {
+		t.Errorf("assignments: %+v", got)
+	}
+	if err := c.Unassign(ctx, agent, x.ID); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteTool(ctx, tool.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func exerciseRuns(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID) {
+	t.Helper()
+	r := must[client.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"}))
+	if r.Status != hob.Completed || r.Content != "Hello there" {
+		t.Errorf("the result is %+v", r)
+	}
+	if again := must[client.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"})); again.RunID != r.RunID {
+		t.Errorf("the repeated run is %s, not %s", again.RunID, r.RunID)
+	}
+	var streamed, read []hob.Event
+	steps := 3
+	in := client.RunRequest{Message: "again", SessionID: r.SessionID, Tuning: hob.Tuning{MaxSteps: &steps}}
+	for e, err := range c.RunStream(ctx, agent, in) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamed = append(streamed, e)
+	}
+	var start hob.StartEvent
+	if err := json.Unmarshal(streamed[0].Data, &start); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range c.Events(ctx, start.Run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read = append(read, e)
+	}
+	if diff := cmp.Diff(streamed, read); diff != "" || streamed[len(streamed)-1].Type != hob.EventComplete {
+		t.Errorf("streamed and read differ (-streamed +read):\n%s", diff)
+	}
+	for range c.Events(ctx, start.Run, streamed[len(streamed)-1].Seq) {
+		t.Error("there is something behind the end")
+	}
+	for _, err := range c.Events(ctx, start.Run, 1000) {
+		wantKind(t, err, hob.Invalid)
+	}
+	rec := must[client.RunRecord](t)(c.RunRecord(ctx, start.Run))
+	if rec.SessionID != r.SessionID || rec.InputMessages[0].Content != "again" {
+		t.Errorf("the record is %+v", rec)
+	}
+	if status := must[string](t)(c.Cancel(ctx, start.Run)); status != "completed" {
+		t.Errorf("cancelling says %q", status)
+	}
+	if got := must[[]client.Approval](t)(c.Approvals(ctx, start.Run)); len(got) != 0 {
+		t.Errorf("approvals: %+v", got)
+	}
+	wantKind(t, c.Approve(ctx, start.Run, client.Decision{Approved: true}), hob.NotFound)
+	exerciseSessions(ctx, t, c, agent, r)
+}
+
+func exerciseSessions(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID, r client.RunResult) {
+	t.Helper()
+	two := int64(2)
+	q := client.SessionQuery{Search: "hi", MinRuns: &two, MaxRuns: &two, CreatedAfter: time.Now().Add(-time.Hour), CreatedBefore: time.Now().Add(time.Hour)}
+	if got := must[client.SessionList](t)(c.Sessions(ctx, agent, q)); got.Total != 1 || got.Sessions[0].ID != r.SessionID {
+		t.Errorf("sessions: %+v", got)
+	}
+	if got := must[hob.Session](t)(c.Session(ctx, r.SessionID)); *got.Agent != agent {
+		t.Errorf("the session is %+v", got)
+	}
+	if got := must[[]client.Message](t)(c.Messages(ctx, r.SessionID, 0)); len(got) != 4 || got[0].Content != "hi" {
+		t.Errorf("messages: %+v", got)
+	}
+	if got := must[[]client.Message](t)(c.Messages(ctx, r.SessionID, 1)); len(got) != 2 {
+		t.Errorf("messages of one run: %+v", got)
+	}
+	if got := must[[]client.RunRecord](t)(c.SessionRuns(ctx, r.SessionID, client.Page{Limit: 1, Offset: 1})); len(got) != 1 || got[0].InputMessages[0].Content != "again" {
+		t.Errorf("runs: %+v", got)
+	}
+	if got := must[[]json.RawMessage](t)(c.RetrievedContext(ctx, r.SessionID, r.RunID)); len(got) != 0 {
+		t.Errorf("retrieved: %s", got)
+	}
+	seed := client.SessionInput{UserID: "11111111-1111-4111-8111-111111111111", InitialMessages: []client.SeedMessage{
+		{Role: hob.RoleUser, Content: "a"}, {Role: hob.RoleAssistant, Content: "b"},
+	}}
+	id := must[hob.SessionID](t)(c.CreateSession(ctx, agent, seed))
+	if got := must[[]client.Message](t)(c.Messages(ctx, id, 0)); len(got) != 2 || got[1].Content != "b" {
+		t.Errorf("seeded: %+v", got)
+	}
+	if err := c.DeleteAgentSession(ctx, agent, id); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteSession(ctx, r.SessionID); err != nil {
+		t.Error(err)
+	}
+}
+
+func exerciseKeys(ctx context.Context, t *testing.T, c *client.Client, address string) {
+	t.Helper()
+	end := time.Now().Add(time.Hour)
+	k := must[client.NewKey](t)(c.CreateKey(ctx, client.KeyInput{Name: "k", Scopes: []hob.Scope{hob.ScopeRead}, ExpiresAt: &end}))
+	if got := must[hob.Key](t)(c.Key(ctx, k.ID)); got.Name != "k" || got.ExpiresAt.IsZero() {
+		t.Errorf("the key is %+v", got)
+	}
+	other := open(t, address, k.Secret)
+	if me := must[client.Me](t)(other.Me(ctx)); me.ID != string(k.ID) || me.Owner != "key:"+string(k.ID) {
+		t.Errorf("the key is %+v", me)
+	}
+	if got := must[[]hob.Key](t)(c.Keys(ctx)); len(got) != 2 {
+		t.Errorf("keys: %+v", got)
+	}
+	if got := must[hob.Key](t)(c.RevokeKey(ctx, k.ID)); got.RevokedAt.IsZero() {
+		t.Errorf("the key is %+v", got)
+	}
+	_, err := other.Me(ctx)
+	wantKind(t, err, hob.Unauthorized)
+}
+
+// script serves answers one after the other.
+func script(t *testing.T, answers ...http.HandlerFunc) (*client.Client, *atomic.Int64) {
+	t.Helper()
+	var n atomic.Int64
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := int(n.Add(1)) - 1
+		if i >= len(answers) {
+			t.Errorf("request %d, to %s, was not expected", i+1, r.URL)
+			return
+		}
+		answers[i](w, r)
+	}))
+	t.Cleanup(h.Close)
+	return open(t, h.URL, "key"), &n
+}
+
+func event(seq int64, kind hob.EventType) string {
+	return fmt.Sprintf(`{"event":%q,"type":%q,"seq":%d,"run_id":"run_1","ts":"2026-01-02T03:04:05.000006Z"}`, kind, kind, seq)
+}
+
+// frames answers with events; cut ends the connection behind them in the middle of a frame.
+func frames(from, to, last int64, cut bool, see func(*http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if see != nil {
+			see(r)
+		}
+		for seq := from; seq <= to; seq++ {
+			kind := hob.EventChunk
+			if seq == last {
+				kind = hob.EventComplete
+			}
+			_, _ = fmt.Fprintf(w, "id: %d\ndata: %s\n\n: keepalive\n\n", seq, event(seq, kind))
+		}
+		if cut {
+			_, _ = fmt.Fprintf(w, "data: {\"event\":")
+			_ = http.NewResponseController(w).Flush()
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
+func refuse(status int, retryAfter string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"error":"busy","message":"busy","code":"overloaded","details":{"a":1}}`))
+	}
+}
+
+func TestEvents_GoOnAfterBreaks(t *testing.T) {
+	t.Parallel()
+	var positions []string
+	see := func(r *http.Request) {
+		positions = append(positions, r.Method+" "+r.Header.Get("Last-Event-Id"))
+		if r.Header.Get("Authorization") != "Bearer key" {
+			t.Error("the key is missing")
+		}
+	}
+	c, _ := script(t,
+		frames(1, 3, 9, true, see),  // the run's own stream breaks
+		refuse(503, "0"),            // the server restarts
+		frames(3, 5, 9, false, see), // one event comes again, and the end comes too early
+		frames(6, 9, 9, true, see),
+	)
+	var got []int64
+	for e, err := range c.RunStream(t.Context(), "a", client.RunRequest{Message: "hi"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.Seq)
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"POST ", "GET 3", "GET 5"}, positions); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvents_ErrorsOfTheServerAreFinal(t *testing.T) {
+	t.Parallel()
+	c, n := script(t, refuse(404, ""))
+	for _, err := range c.Events(t.Context(), "run_1", 0) {
+		wantKind(t, err, hob.NotFound)
+	}
+	if n.Load() != 1 {
+		t.Errorf("%d requests", n.Load())
+	}
+}
+
+func TestEvents_BreakingOffAsksNoMore(t *testing.T) {
+	t.Parallel()
+	c, n := script(t, frames(1, 5, 9, false, nil))
+	for range c.Events(t.Context(), "run_1", 0) {
+		break
+	}
+	if n.Load() != 1 {
+		t.Errorf("%d requests", n.Load())
+	}
+}
+
+func TestRunStream_ABreakBeforeTheFirstEventIsAnError(t *testing.T) {
+	t.Parallel()
+	c, n := script(t, frames(1, 0, 9, true, nil))
+	errs := 0
+	for _, err := range c.RunStream(t.Context(), "a", client.RunRequest{Message: "hi"}) {
+		if err != nil {
+			errs++
+		}
+	}
+	if errs != 1 || n.Load() != 1 {
+		t.Errorf("%d errors, %d requests: a run may have started, so it is not started again", errs, n.Load())
+	}
+}
+
+func TestEvents_OddStreamsAreErrors(t *testing.T) {
+	t.Parallel()
+	odd := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("data: no json\n\n")) }
+	c, _ := script(t, odd)
+	var last error
+	for _, err := range c.Events(t.Context(), "run_1", 0) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), "cannot be read") {
+		t.Errorf("the error is %v", last)
+	}
+}
+
+func TestCall_RepeatsWhatMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"run_id":"run_1"}`)) }
+	c, n := script(t, refuse(503, ""), refuse(429, ""), ok)
+	if _, err := c.Me(t.Context()); err != nil || n.Load() != 3 {
+		t.Errorf("a read: %v after %d requests", err, n.Load())
+	}
+	c, n = script(t, refuse(503, ""), ok)
+	if _, err := c.Run(t.Context(), "a", client.RunRequest{Message: "hi", IdempotencyKey: "k"}); err != nil || n.Load() != 2 {
+		t.Errorf("a run with a key: %v after %d requests", err, n.Load())
+	}
+	c, n = script(t, refuse(503, "7"))
+	_, err := c.Run(t.Context(), "a", client.RunRequest{Message: "hi"})
+	var e *hob.Error
+	if !errors.As(err, &e) || n.Load() != 1 {
+		t.Fatalf("a run: %v after %d requests", err, n.Load())
+	}
+	if e.Kind != hob.Unavailable || e.Code != "overloaded" || e.Message != "busy" || e.RetryAfter != 7*time.Second || e.Details["a"] != 1.0 {
+		t.Errorf("the error is %+v", e)
+	}
+}
+
+func TestCall_AnswersOfOthersAreTold(t *testing.T) {
+	t.Parallel()
+	c, _ := script(t,
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusTeapot) },
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
+	)
+	_, err := c.Me(t.Context())
+	wantKind(t, err, hob.Invalid)
+	if _, err = c.Me(t.Context()); err == nil || !strings.Contains(err.Error(), "not what was expected") {
+		t.Errorf("a page: %v", err)
+	}
+	if _, err = c.Me(t.Context()); err == nil || !strings.Contains(err.Error(), strconv.Itoa(http.StatusFound)) {
+		t.Errorf("a redirect: %v", err)
+	}
+}
+
+// The client's types are the server's: each has the fields that the description of the API promises.
+func TestTypes_AgreeWithTheDescription(t *testing.T) {
+	t.Parallel()
+	address, key := serve(t)
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(must[json.RawMessage](t)(open(t, address, key).OpenAPI(t.Context())), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]any{
+		"RunResult": client.RunResult{}, "RunRecord": client.RunRecord{}, "AgentAnswer": client.Agent{}, "AgentList": client.AgentList{},
+		"AssignmentAnswer": client.Assignment{}, "ToolAnswer": client.Tool{}, "SessionList": client.SessionList{}, "MeAnswer": client.Me{},
+		"HealthAnswer": client.Health{}, "Key": hob.Key{}, "Session": hob.Session{},
+	} {
+		promised := doc.Components.Schemas[name].Properties
+		if len(promised) == 0 {
+			t.Errorf("the description has no %s", name)
+		}
+		has := map[string]bool{}
+		fields(reflect.TypeOf(v), has)
+		for field := range promised {
+			if !has[field] {
+				t.Errorf("%T lacks %s of %s", v, field, name)
+			}
+		}
+	}
+}
+
+func fields(t reflect.Type, into map[string]bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			fields(f.Type, into)
+		}
+		into[name] = true
+	}
+}
