@@ -13,10 +13,10 @@ type canceller struct {
 	*chatter
 	leave context.CancelFunc
 
-	mu   sync.Mutex
-	id   hob.RunID
-	due  bool // asked for before the run had an id
-	gone bool // a second Ctrl-C
+	mu      sync.Mutex
+	id      hob.RunID
+	pressed bool // Ctrl-C was pressed
+	gone    bool // and pressed again
 }
 
 // run listens until the turn is over.
@@ -36,7 +36,7 @@ func (c *canceller) run(ctx context.Context) {
 		}
 		c.mu.Lock()
 		id := c.id
-		c.due = id == ""
+		c.pressed = true
 		c.mu.Unlock()
 		if id != "" {
 			c.cancel(ctx, id)
@@ -48,9 +48,9 @@ func (c *canceller) run(ctx context.Context) {
 func (c *canceller) started(id hob.RunID) {
 	c.mu.Lock()
 	c.id = id
-	due := c.due
+	pressed := c.pressed
 	c.mu.Unlock()
-	if due {
+	if pressed {
 		c.cancel(context.Background(), id)
 	}
 }
@@ -64,9 +64,9 @@ func (c *canceller) cancel(ctx context.Context, id hob.RunID) {
 	}
 }
 
-// left says whether the user left before the run's end.
-func (c *canceller) left() bool {
+// state says whether the user wanted the run to end, and whether they left before it did.
+func (c *canceller) state() (pressed, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gone
+	return c.pressed, c.gone
 }

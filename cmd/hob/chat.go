@@ -24,7 +24,8 @@ Ctrl-D ends it. Ctrl-C cancels the run; a second one leaves at once.
   --session ID   goes on with that session
   --json         prints the events as they come, one JSON object per line
 
-The exit code is 0 when the run completed and 1 when it failed. The server is found at HOB_ADDR, the key in HOB_KEY or in
+The exit code is 0 when the run completed, 1 when it failed, 130 when Ctrl-C ended it. A connection that breaks is taken
+up again where it was. The server is found at HOB_ADDR, the key in HOB_KEY or in
 the data folder. A message that is "-" is read from standard input.
 
 Options:
@@ -159,7 +160,7 @@ func (c *chatter) turn(ctx context.Context, message string) error {
 	in := client.RunRequest{Message: message, SessionID: c.session, IdempotencyKey: "chat-" + hob.RandomHex(12)}
 	for e, err := range c.remote.RunStream(ctx, c.agent.ID, in) {
 		if err != nil {
-			if watch.left() {
+			if _, gone := watch.state(); gone {
 				return exit(exitInterrupted)
 			}
 			return c.remote.explain(err)
@@ -183,11 +184,11 @@ func (c *chatter) turn(ctx context.Context, message string) error {
 			return err
 		}
 	}
-	switch {
-	case watch.left():
-		return exit(exitInterrupted)
+	switch pressed, _ := watch.state(); {
 	case status == hob.Completed:
 		return nil
+	case pressed:
+		return exit(exitInterrupted)
 	}
 	return exit(exitFault)
 }

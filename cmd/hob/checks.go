@@ -121,7 +121,7 @@ func (r *report) checkProject(ctx context.Context) {
 		r.add(check, bad, err.Error(), "")
 		return
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // it was only asked
 	levels := map[agentsql.Level]verdict{agentsql.OK: ok, agentsql.Warning: warn, agentsql.Fault: bad}
 	for _, f := range db.Check(ctx) {
 		r.add(check, levels[f.Level], f.Text, f.Fix)
@@ -141,11 +141,11 @@ func (r *report) checkEgress(ctx context.Context) {
 		r.add(check, warn, "not tried: "+err.Error(), "")
 		return
 	}
-	defer canary.Close()
+	defer func() { _ = canary.Close() }()
 	reached := make(chan struct{}, 1)
 	go func() {
 		if conn, err := canary.Accept(); err == nil {
-			conn.Close()
+			_ = conn.Close() // that it came is all that counts
 			reached <- struct{}{}
 		}
 	}()
@@ -241,7 +241,7 @@ func (r *report) checkStore(ctx context.Context, box *seal.Box) {
 		r.add(check, bad, explain(err), "")
 		return
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it was only asked
 	if err := s.Ping(ctx); err != nil {
 		r.add(check, bad, explain(err), "")
 		return

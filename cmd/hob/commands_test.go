@@ -1,12 +1,15 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"hob"
 	"hob/client"
@@ -243,4 +246,89 @@ func TestChat_FailsWithItsRun(t *testing.T) {
 	mustContain(t, "the refusal", out.stderr, "2 agents", string(id))
 	out = in.run("chat", "nobody", "go")
 	mustContain(t, "the refusal", out.stderr, `no agent "nobody"`, "demo")
+}
+
+// talk starts hob chat with a script and returns it once its output has a text.
+func talk(t *testing.T, in *installation, agent hob.AgentID, until string) *talking {
+	t.Helper()
+	c := &talking{cmd: in.command("chat", string(agent), "go"), ended: make(chan struct{})}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cmd.Stderr = &c.errors
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.cmd.Process.Kill(); <-c.ended })
+	seen := make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		told := false
+		for b := make([]byte, 4096); ; {
+			n, err := stdout.Read(b)
+			c.shown.Write(b[:n])
+			if !told && strings.Contains(c.shown.String(), until) {
+				told = true
+				close(seen)
+			}
+			if err != nil {
+				break
+			}
+		}
+		_ = c.cmd.Wait() // its code is looked at by the test
+	}()
+	select {
+	case <-seen:
+	case <-c.ended:
+		t.Fatalf("hob chat ended before it showed %q:\n%s%s", until, c.shown.String(), c.errors.String())
+	case <-time.After(patience):
+		t.Fatalf("hob chat does not show %q", until)
+	}
+	return c
+}
+
+// talking is a hob chat under way. Its output may be read when it has ended.
+type talking struct {
+	cmd           *exec.Cmd
+	ended         chan struct{}
+	shown, errors bytes.Buffer
+}
+
+func (c *talking) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		t.Fatal("hob chat does not end")
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+func TestChat_CtrlCCancelsTheRun(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	c := in.serve().client()
+	chat := talk(t, in, scripted(t, c, "text: one\ndelay: 50s\ntext: two"), "one")
+	if err := chat.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := chat.wait(t); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	mustContain(t, "the conversation", chat.shown.String(), "one", "cancelled")
+	mustContain(t, "the errors", chat.errors.String(), "Ctrl-C again")
+}
+
+func TestChat_GoesOnAfterTheServerWasKilled(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	s := in.serve()
+	chat := talk(t, in, scripted(t, s.client(), "text: one\ndelay: 2s\ntext: two"), "one")
+	s.kill()
+	in.serve() // at the same address
+	if code := chat.wait(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, chat.errors.String())
+	}
+	mustContain(t, "the conversation", chat.shown.String(), "one", "the server was restarted", "two", "completed")
 }

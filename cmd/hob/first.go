@@ -50,7 +50,7 @@ func acceptKey(ctx context.Context, s hob.Store, key hob.Secret, log *slog.Logge
 	known, err := s.KeyByHash(ctx, sum[:])
 	switch {
 	case err == nil && !known.RevokedAt.IsZero():
-		log.Warn("HOB_SERVICE_KEY is a key that was revoked; it is not accepted", "key", string(known.ID))
+		log.Warn("HOB_SERVICE_KEY is a key that was revoked; it is not accepted", slog.String("key", string(known.ID)))
 		return nil
 	case err == nil:
 		return nil

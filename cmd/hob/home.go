@@ -104,8 +104,7 @@ func writeServiceKey(dir string, key hob.Secret) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
-			err = fmt.Errorf("keep the service key: %w", err)
+			err = fmt.Errorf("keep the service key: %w", errors.Join(err, os.Remove(f.Name())))
 		}
 	}()
 	_, err = f.WriteString(string(key) + "\n")

@@ -117,6 +117,7 @@ func (p *printer) notice(t hob.EventType, f raw) {
 		p.line(yellow, "going on with "+f.To+" instead of "+f.From)
 	case hob.EventError:
 		p.line(red, "error: "+f.Message)
+	default:
 	}
 }
 

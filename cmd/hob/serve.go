@@ -64,8 +64,8 @@ func serve(ctx context.Context, w world) error {
 	if err != nil {
 		return hob.Errorf(hob.Unavailable, "cannot listen on %s (%s); choose another address with --addr", c.Addr, reason(err))
 	}
-	defer ln.Close()
-	c.Addr = ln.Addr().String() // the port is known now, where it was 0
+	defer func() { _ = ln.Close() }() // the HTTP server has closed it, unless it never began
+	c.Addr = ln.Addr().String()       // the port is known now, where it was 0
 	p, err := open(ctx, c, log)
 	if err != nil {
 		return err
@@ -225,7 +225,10 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 		s.log.Error("draining", slog.String("error", err.Error()))
 	}
 	select {
-	case <-stopped:
+	case err := <-stopped:
+		if err != nil {
+			return fmt.Errorf("stop: %w", err)
+		}
 	case <-ctx.Done():
 		closeNow()
 		return s.http.Close()

@@ -176,7 +176,7 @@ func readableSQL(sql string) string {
 
 // skipQuoted gives the end of a literal, quoted name or comment that begins at i, or i.
 func skipQuoted(sql string, i int) int {
-	closing := ""
+	var closing string
 	switch {
 	case sql[i] == '\'' || sql[i] == '"' || sql[i] == '`':
 		closing = sql[i : i+1]

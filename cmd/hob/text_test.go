@@ -181,7 +181,7 @@ failed (provider_error) · 1 step
 func TestNearest_FindsTheCommandThatWasMeant(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]string{
-		"server": "serve", "srve": "serve", "Chat": "chat", "keys": "key", "docter": "doctor", "versoin": "version", "bananas": "",
+		"server": "serve", "srve": "serve", "Chat": "chat", "keys": "key", "docter": "doctor", "verson": "version", "bananas": "",
 	} {
 		if got := nearest(word, commandNames()); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)

@@ -10,7 +10,7 @@ import (
 )
 
 // version is set by the linker in make build; nothing changes it afterwards.
-var version string //nolint:gochecknoglobals // the linker can only set a package's variable
+var version string
 
 const versionHelp = `Prints Hob's version and the Go release it was built with.
 
