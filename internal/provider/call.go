@@ -395,7 +395,7 @@ func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	err = bare(err)
+	err = c.clean.wrap(bare(err))
 	e := &hob.ProviderError{Class: hob.ClassModelError, Err: err}
 	var ours *hob.Error
 	var refusal net.Error

@@ -190,21 +190,49 @@ func quote(text string) string {
 	return text[:cut] + "…"
 }
 
-// redactor removes a key from texts, as it is and as it looks inside JSON, an address or an escaped quote.
-type redactor struct{ key string }
+// redactor removes secrets from texts, as they are and as they look inside JSON, an address or an escaped quote.
+type redactor []string
 
 func (r redactor) clean(text string) string {
-	if r.key == "" {
-		return text
-	}
-	text = strings.ReplaceAll(text, r.key, hob.Mask)
-	if q := strings.Trim(string(appendString(nil, r.key)), `"`); q != r.key {
-		text = strings.ReplaceAll(text, q, hob.Mask)
-	}
-	if q := url.QueryEscape(r.key); q != r.key {
-		text = strings.ReplaceAll(text, q, hob.Mask)
+	for _, secret := range r {
+		text = strings.ReplaceAll(text, secret, hob.Mask)
+		if q := jsonInside(secret); q != secret {
+			text = strings.ReplaceAll(text, q, hob.Mask)
+		}
+		if q := url.QueryEscape(secret); q != secret {
+			text = strings.ReplaceAll(text, q, hob.Mask)
+		}
 	}
 	return text
+}
+
+// redactorFor knows an endpoint's secrets: its key, and a password in its address.
+func redactorFor(key hob.Secret, base *url.URL) redactor {
+	var r redactor
+	if key != "" {
+		r = append(r, string(key))
+	}
+	if password, ok := base.User.Password(); ok && password != "" {
+		r = append(r, password)
+	}
+	return r
+}
+
+// cleanError is an error whose text was cleaned; what it is can still be told.
+type cleanError struct {
+	text string
+	err  error
+}
+
+func (e *cleanError) Error() string { return e.text }
+func (e *cleanError) Unwrap() error { return e.err }
+
+func (r redactor) wrap(err error) error {
+	text := err.Error()
+	if cleaned := r.clean(text); cleaned != text {
+		return &cleanError{cleaned, err}
+	}
+	return err
 }
 
 // bare strips what the HTTP client wraps around an error: its text names the whole address, which may hold a secret.

@@ -313,6 +313,6 @@ func (e env) caller(name, keyVar, urlVar, base string) (caller, error) {
 	return caller{
 		name: name, keyVar: keyVar, urlVar: urlVar, base: base, limits: e.limits,
 		client: sync.OnceValues(func() (*http.Client, error) { return clients.OperatorClient(base) }),
-		clean:  redactor{key: string(e.endpoint.Key)},
+		clean:  redactorFor(e.endpoint.Key, u),
 	}, nil
 }
