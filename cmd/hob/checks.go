@@ -14,6 +14,7 @@ import (
 
 	"hob"
 	"hob/internal/agentsql"
+	"hob/internal/api"
 	"hob/internal/config"
 	"hob/internal/egress"
 	"hob/internal/seal"
@@ -208,21 +209,29 @@ func (r *report) checkModels() {
 	r.add("models", ok, "configured: "+strings.Join(names, ", "), "")
 }
 
-// wantedFiles lets the server hold its 10,000 streams, with room for the store and for outgoing connections.
+// wantedFiles is taken where the limit cannot be read.
 const wantedFiles = 12_000
 
-// checkFiles looks at the limit on open files, which bounds connections. Go raises the soft limit to the hard one.
+// checkFiles looks at the limit on open files, which bounds connections.
 func (r *report) checkFiles() {
+	limits := api.DefaultLimits()
+	files := openFiles()
+	_, streams := bounds(files, api.DefaultConnLimits(), limits.Streams)
+	if streams < limits.Streams {
+		r.add("open files", warn, fmt.Sprintf("at most %d, so at most %d streams instead of %d", files, streams, limits.Streams),
+			"raise the hard limit (ulimit -Hn, LimitNOFILE=) to 16384")
+		return
+	}
+	r.add("open files", ok, fmt.Sprintf("up to %d", files), "")
+}
+
+// openFiles is how many files and connections this process may have open. Go has raised the soft limit to the hard one.
+func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		r.add("open files", warn, "the limit cannot be read: "+err.Error(), "")
-		return
+		return wantedFiles // unknown; what is usual
 	}
-	if limit.Max < wantedFiles {
-		r.add("open files", warn, fmt.Sprintf("at most %d: too few for 10,000 streams", limit.Max), "raise the hard limit (ulimit -Hn, LimitNOFILE=) to 16384")
-		return
-	}
-	r.add("open files", ok, fmt.Sprintf("up to %d", limit.Max), "")
+	return limit.Cur
 }
 
 // checkStore opens the store as the server does. A store that is not there yet is not made.

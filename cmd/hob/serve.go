@@ -106,6 +106,7 @@ type server struct {
 	engine   *engine.Engine
 	http     *http.Server
 	log      *slog.Logger
+	conns    api.ConnLimits
 	draining atomic.Bool
 }
 
@@ -116,6 +117,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	})
 	limits := api.DefaultLimits()
 	limits.Off = !c.RateLimit
+	s.conns, limits.Streams = bounds(openFiles(), api.DefaultConnLimits(), limits.Streams)
 	s.http = api.Server(c.Addr, api.New(api.Config{
 		Store: p.store, Engine: s.engine, Builtins: p.tools.Rows,
 		CheckAssignment: func(ctx context.Context, tool string, override json.RawMessage) error {
@@ -128,6 +130,24 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	return s
+}
+
+// What of the open files is kept for other things than connections, and of the connections for other things than streams.
+const (
+	keptFiles = 256
+	keptConns = 64
+)
+
+// bounds lowers the bounds on connections and streams to what the limit on open files can carry: a server that runs out of
+// files can neither accept a request nor call a model.
+func bounds(files uint64, conns api.ConnLimits, streams int) (api.ConnLimits, int) {
+	if room := files - keptFiles; files > keptFiles && room < uint64(conns.Total) {
+		conns.Total = int(room)
+	} else if files <= keptFiles {
+		conns.Total = keptConns
+	}
+	conns.PerAddress = min(conns.PerAddress, conns.Total)
+	return conns, min(streams, max(conns.Total-keptConns, conns.Total/2))
 }
 
 // ready says whether new runs would be taken.
@@ -163,7 +183,7 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 	go s.sweep(leases)
 
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(ln) }()
+	go func() { failed <- s.http.Serve(api.Listen(ln, s.conns)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)

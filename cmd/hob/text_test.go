@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hob"
+	"hob/internal/api"
 )
 
 func TestArguments_ShowSQLAsSQL(t *testing.T) {
@@ -185,6 +186,28 @@ func TestNearest_FindsTheCommandThatWasMeant(t *testing.T) {
 	} {
 		if got := nearest(word, commandNames()); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestBounds_FollowTheLimitOnOpenFiles(t *testing.T) {
+	t.Parallel()
+	conns := api.ConnLimits{Total: 20_000, PerAddress: 2_000}
+	for _, tc := range []struct {
+		files                       uint64
+		total, perAddress, streamed int
+	}{
+		{1 << 20, 20_000, 2_000, 10_000},
+		{20_256, 20_000, 2_000, 10_000},
+		{8_192, 7_936, 2_000, 7_872},
+		{1_024, 768, 768, 704},
+		{300, 44, 44, 22},
+		{100, 64, 64, 32},
+	} {
+		got, streams := bounds(tc.files, conns, 10_000)
+		if got.Total != tc.total || got.PerAddress != tc.perAddress || streams != tc.streamed {
+			t.Errorf("%d files: %d connections, %d per address, %d streams; want %d, %d, %d",
+				tc.files, got.Total, got.PerAddress, streams, tc.total, tc.perAddress, tc.streamed)
 		}
 	}
 }
