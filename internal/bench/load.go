@@ -64,6 +64,7 @@ type slice struct {
 	clients int
 	lasts   time.Duration // no run begins after it
 	runs    int           // instead of lasts: how many each client does
+	spread  time.Duration // the clients begin evenly within it, instead of all at once
 	open    opener
 }
 
@@ -91,7 +92,11 @@ func (s slice) load(ctx context.Context) (outcome, error) {
 	began := s.clock.now()
 	var group sync.WaitGroup
 	for i := range clients {
-		group.Go(func() { s.repeat(ctx, &clients[i], &parts[i], began) })
+		group.Go(func() {
+			if s.turn(ctx, i) {
+				s.repeat(ctx, &clients[i], &parts[i], began)
+			}
+		})
 	}
 	group.Wait()
 	var sum outcome
@@ -100,6 +105,19 @@ func (s slice) load(ctx context.Context) (outcome, error) {
 	}
 	sum.window = s.lasts - s.lasts/rampShare
 	return sum, ctx.Err()
+}
+
+// turn waits until client i may begin; false: ctx has ended.
+func (s slice) turn(ctx context.Context, i int) bool {
+	if s.spread == 0 {
+		return true
+	}
+	select {
+	case <-time.After(s.spread * time.Duration(i) / time.Duration(s.clients)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // maxFailures ends a client that does nothing but fail.

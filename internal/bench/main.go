@@ -25,7 +25,7 @@
 //     what of that is the disk's.
 //   - A tool step (4) is a tenth of the difference of the medians of whole ten-tool runs. The raw way makes the eleven
 //     model calls and ten tool calls itself.
-//   - Paced streams (5) all start at once. A stream is in time when it is whole within the 99th percentile of the raw
+//   - Paced streams (5) start within one second. A stream is in time when it is whole within the 99th percentile of the raw
 //     ones and one second. Memory per stream is what VmRSS grew at most, by the number of streams.
 //   - Open streams (6) are the run's own stream and readers of its events, all of one run whose model speaks when told to.
 //     An event's time runs from the model's sending to the last reader that has it; the next is sent only then.

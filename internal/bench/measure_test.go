@@ -297,3 +297,22 @@ func TestProcess_TellsWhyItEnded(t *testing.T) {
 		t.Errorf("a process that ended is told as %v", err)
 	}
 }
+
+func TestSlice_SpreadsTheBeginnings(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	runs, closed := make([]int, 4), make([]int, 4)
+	i := 0
+	s := slice{clock: c, clients: 4, runs: 1, spread: 200 * time.Millisecond, open: func(context.Context, time.Duration) (client, error) {
+		i++
+		return &scripted{runs: &runs[i-1], closed: &closed[i-1]}, nil
+	}}
+	at := c.now()
+	o, err := s.load(t.Context())
+	if err != nil || o.runs != 4 || c.now()-at < 150*time.Millisecond {
+		t.Errorf("four runs spread over 200 ms: %d runs in %s, %v", o.runs, c.now()-at, err)
+	}
+	if p := o.times.p50(); p > 140*time.Millisecond {
+		t.Errorf("the wait before a client's beginning counts as its run's time: %s", p)
+	}
+}
