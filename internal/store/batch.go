@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"hob"
 )
@@ -60,6 +61,13 @@ func newBatcher(conn session) *batcher {
 }
 
 func errClosed() error { return hob.Errorf(hob.Unavailable, "the store is closed") }
+
+// unavailable is the error of a database that cannot be reached now.
+func unavailable(err error) error {
+	e := hob.Errorf(hob.Unavailable, "the database cannot be reached now; try again")
+	e.RetryAfter, e.Err = time.Second, err
+	return e
+}
 
 // write hands fn in and waits until it is durable. A caller whose ctx ends gets ctx's error only when fn was not and will
 // not be begun.
@@ -161,7 +169,7 @@ func (b *batcher) carryOut(batch []*job) {
 func (b *batcher) together(batch []*job) bool {
 	ctx := context.Background()
 	if err := b.begin(ctx); err != nil {
-		answer(batch, fmt.Errorf("begin a transaction: %w", err))
+		answer(batch, unavailable(fmt.Errorf("begin a transaction: %w", err)))
 		return true
 	}
 	wrote := false

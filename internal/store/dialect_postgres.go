@@ -59,6 +59,20 @@ func sqlState(err error) string {
 	return ""
 }
 
+// away makes the error of a server that is not there (down, starting, ending, full) one that asks to try again later.
+func away(err error) error {
+	var connect *pgconn.ConnectError
+	switch state := sqlState(err); {
+	case err == nil:
+		return nil
+	case errors.As(err, &connect), errors.Is(err, driver.ErrBadConn), strings.HasPrefix(state, "57P"), state == "53300":
+		return unavailable(err)
+	case strings.Contains(err.Error(), "sql: database is closed"): // database/sql has no value for it
+		return errClosed()
+	}
+	return err
+}
+
 // openPostgres connects to the server of a postgres:// address.
 func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clock hob.Clock) (*engine, error) {
 	cfg, err := pgx.ParseConfig(dsn)
@@ -118,27 +132,22 @@ func (p *pool) write(ctx context.Context, fn func(context.Context, *tx) error) e
 	}
 }
 
-// errAgain is returned by a closure that met a transaction which ended just now and would see its effect when run again.
-var errAgain = errors.New("another transaction was faster")
+// errAgain says that a transaction wrote nothing and may be done over: it could not begin, or its closure met another one
+// that ended just now and whose effect it will see.
+var errAgain = errors.New("the transaction has to be done over")
 
 func (p *pool) once(ctx context.Context, fn func(context.Context, *tx) error) (err error) {
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
-		if errors.Is(err, sql.ErrConnDone) || strings.Contains(err.Error(), "database is closed") {
-			return errClosed()
-		}
-		return fmt.Errorf("connect: %w", err)
+		return away(fmt.Errorf("connect: %w", err))
 	}
 	defer conn.Close() //nolint:errcheck // gives it back to the pool, which closes what is broken
 	// From here on the caller's end does not cut the transaction in half.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgresWrite)
 	defer cancel()
 	dbtx, err := conn.BeginTx(ctx, nil)
-	if errors.Is(err, driver.ErrBadConn) { // the server had ended the connection; nothing happened on it
-		return errAgain
-	}
-	if err != nil {
-		return fmt.Errorf("begin a transaction: %w", err)
+	if err != nil { // the server had ended the connection, perhaps; in any case nothing happened on it
+		return fmt.Errorf("%w: %w", errAgain, away(err))
 	}
 	t := &tx{q: rebinder{p.d, dbtx}}
 	if err := attempt(ctx, fn, t); err != nil {
@@ -169,11 +178,13 @@ type rebinder struct {
 }
 
 func (r rebinder) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
-	return r.c.ExecContext(ctx, r.d.rebind(query), args...)
+	res, err := r.c.ExecContext(ctx, r.d.rebind(query), args...)
+	return res, away(err)
 }
 
 func (r rebinder) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	return r.c.QueryContext(ctx, r.d.rebind(query), args...)
+	rows, err := r.c.QueryContext(ctx, r.d.rebind(query), args...)
+	return rows, away(err)
 }
 
 func (r rebinder) define(ctx context.Context, stmt string) error {
