@@ -86,9 +86,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case reply.Status != 0:
-		writeOpenAIError(w, reply.Status, fault{Message: reply.Message, Type: reply.Type, Code: reply.Code})
+		writeOpenAIError(w, reply.Status, openAIWords(reply))
 	case p.Stream:
-		failure := event(mustJSON(openAIError(fault{Message: reply.Message, Type: reply.Type, Code: reply.Code})))
+		failure := event(mustJSON(openAIError(openAIWords(reply))))
 		reply.deliver(w, r, chatEvents(p, reply), failure)
 	case reply.CutAfter < 0:
 		cut(http.NewResponseController(w))

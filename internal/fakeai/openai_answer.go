@@ -31,6 +31,25 @@ func writeOpenAIError(w http.ResponseWriter, status int, f fault) {
 	writeJSON(w, status, openAIError(f))
 }
 
+// openAIWords are the error of a reply in OpenAI's words, where it has none of its own.
+func openAIWords(r Reply) fault {
+	f := fault{Message: r.Message, Type: r.Type, Code: r.Code}
+	if r.Code != "" {
+		return f
+	}
+	switch r.Type {
+	case "rate_limit_error":
+		f.Type, f.Code = "requests", "rate_limit_exceeded"
+	case "authentication_error":
+		f.Type, f.Code = "invalid_request_error", "invalid_api_key"
+	case "api_error", "overloaded_error":
+		f.Type = "server_error"
+	case "not_found_error", "permission_error", "request_too_large":
+		f.Type = "invalid_request_error"
+	}
+	return f
+}
+
 // event is one server-sent event of OpenAI's dialect.
 func event(data []byte) []byte {
 	out := make([]byte, 0, len(data)+8)

@@ -557,3 +557,101 @@ func TestProviders_ConnectionsAreUsedAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestChat_ReadsEveryShapeOfCalls(t *testing.T) {
+	t.Parallel()
+	shapes := map[string]fakeai.Shape{
+		"standard": fakeai.Standard, "whole": fakeai.WholeCalls, "no ids": fakeai.NoIDs, "no index": fakeai.NoIndex,
+		"objects": fakeai.ObjectArgs, "cumulative": fakeai.Cumulative, "stop": fakeai.StopWithCall, "legacy": fakeai.Legacy,
+	}
+	for name, shape := range shapes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calls := []fakeai.Call{
+				{ID: "a", Name: "weather", Arguments: `{"city":"Oslo","days":[1,2,3]}`},
+				{ID: "b", Name: "weather", Arguments: `{"city":"Rome"}`},
+			}
+			if shape == fakeai.Legacy {
+				calls = calls[:1]
+			}
+			b := newBed(t, vendors[0], fakeai.Always(fakeai.Reply{Text: []string{"Hm."}, Calls: calls, Shape: shape}), nil)
+			r := ask("weather?")
+			r.Tools = []hob.ToolSpec{weather}
+			a := collect(t, b.model, r)
+			if a.Err != nil || len(a.Calls) != len(calls) || a.Last.Finish != hob.FinishToolCalls || a.Text != "Hm." {
+				t.Fatalf("got %+v, %v", a, a.Err)
+			}
+			for i, c := range a.Calls {
+				if c.Name != "weather" || c.Arguments != calls[i].Arguments {
+					t.Errorf("call %d: %+v", i, c)
+				}
+			}
+		})
+	}
+}
+
+func TestMessages_ThoughtsGoBackAsTheyCame(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, vendors[1], fakeai.Steps(
+		fakeai.Reply{Reasoning: []string{"Let me ", "think."}, Calls: []fakeai.Call{{ID: "a", Name: "weather", Arguments: "{}"}}},
+		fakeai.Text("Done."),
+	), nil)
+	r := ask("weather?")
+	r.Tools, r.ReasoningEffort = []hob.ToolSpec{weather}, hob.EffortLow
+	a := collect(t, b.model, r)
+	if a.Reasoning != "Let me think." || a.Artefact == nil {
+		t.Fatalf("got %+v", a)
+	}
+	r = turn(r, a, "rain")
+	r.Messages[1].Reasoning = &hob.Reasoning{Provider: b.model.Name, Text: a.Reasoning, Artefact: a.Artefact}
+	if a = collect(t, b.model, r); a.Text != "Done." {
+		t.Fatalf("got %+v, %v", a.Err, b.fake.Refusals())
+	}
+	if sent := b.fake.Requests()[1].Messages[1]; sent.Thoughts != 1 {
+		t.Errorf("sent back %+v", sent)
+	}
+	r.Messages[1].Reasoning.Provider = "openrouter"
+	if a = collect(t, b.model, r); a.Text != "Done." || b.fake.Requests()[2].Messages[1].Thoughts != 0 {
+		t.Errorf("another provider's thoughts: %+v, %v", a.Err, b.fake.Refusals())
+	}
+}
+
+func TestProviders_ToolNamesBeyondTheLimitComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, v vendor) {
+		name := "mcp__" + strings.Repeat("länge_", 12)
+		b := newBed(t, v, func(p fakeai.Parsed) fakeai.Reply {
+			return fakeai.Calls(fakeai.Call{ID: "a", Name: p.Tools[0].Name, Arguments: "{}"})
+		}, nil)
+		r := ask("x")
+		r.Tools = []hob.ToolSpec{{Name: name}}
+		if a := collect(t, b.model, r); len(a.Calls) != 1 || a.Calls[0].Name != name {
+			t.Errorf("got %+v, %v", a.Calls, b.fake.Refusals())
+		}
+	})
+}
+
+func TestProviders_ManyStreamsAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, v vendor) {
+		b := newBed(t, v, func(p fakeai.Parsed) fakeai.Reply { return fakeai.Text("you said " + p.LastText() + ".") }, nil)
+		done := make(chan string)
+		for i := range 32 {
+			go func() {
+				text := strings.Repeat("x", i+1)
+				for range 5 {
+					if a := collect(t, b.model, ask(text)); a.Text != "you said "+text+"." {
+						done <- a.Text
+						return
+					}
+				}
+				done <- ""
+			}()
+		}
+		for range 32 {
+			if got := <-done; got != "" {
+				t.Errorf("streams mixed: %q", got)
+			}
+		}
+	})
+}
