@@ -88,7 +88,7 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clo
 	if maxConns <= 0 {
 		maxConns = DefaultMaxConns
 	}
-	db := sql.OpenDB(connector{cfg, clock})
+	db := sql.OpenDB(&connector{cfg: cfg, clock: clock})
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(postgresIdleTime)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,19 +20,22 @@ import (
 type connector struct {
 	cfg   *pgx.ConnConfig
 	clock hob.Clock
+	// doubt is when a connection was last found broken, in µs: those that were used before it are asked whether they
+	// still answer, since a server that ends tends to end all of them.
+	doubt atomic.Int64
 }
 
 // Connect opens a connection.
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, c.cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &pgConn{conn: conn, clock: c.clock, used: c.clock()}, nil
+	return &pgConn{conn: conn, of: c, used: c.clock()}, nil
 }
 
 // Driver names the driver; connections come from the connector alone.
-func (c connector) Driver() driver.Driver { return noDriver{} }
+func (c *connector) Driver() driver.Driver { return noDriver{} }
 
 type noDriver struct{}
 
@@ -43,9 +47,9 @@ func (noDriver) Open(string) (driver.Conn, error) {
 const pgIdle = time.Second
 
 type pgConn struct {
-	conn  *pgx.Conn
-	clock hob.Clock
-	used  time.Time
+	conn *pgx.Conn
+	of   *connector
+	used time.Time
 }
 
 var (
@@ -72,7 +76,7 @@ func (c *pgConn) Close() error {
 	return c.conn.Close(ctx)
 }
 
-func (c *pgConn) Ping(ctx context.Context) error { return bad(c.conn.Ping(ctx)) }
+func (c *pgConn) Ping(ctx context.Context) error { return c.bad(c.conn.Ping(ctx)) }
 
 // IsValid keeps broken connections out of the pool.
 func (c *pgConn) IsValid() bool { return !c.conn.IsClosed() }
@@ -82,8 +86,10 @@ func (c *pgConn) ResetSession(ctx context.Context) error {
 	if c.conn.IsClosed() {
 		return driver.ErrBadConn
 	}
-	now := c.clock()
-	if now.Sub(c.used) > pgIdle && c.conn.Ping(ctx) != nil {
+	now := c.of.clock()
+	doubtful := now.Sub(c.used) > pgIdle || c.used.UnixMicro() <= c.of.doubt.Load()
+	if doubtful && c.conn.Ping(ctx) != nil {
+		c.of.doubt.Store(now.UnixMicro())
 		return driver.ErrBadConn
 	}
 	c.used = now
@@ -91,7 +97,10 @@ func (c *pgConn) ResetSession(ctx context.Context) error {
 }
 
 // bad says driver.ErrBadConn where nothing reached the server, so that database/sql takes another connection.
-func bad(err error) error {
+func (c *pgConn) bad(err error) error {
+	if err != nil && c.conn.IsClosed() {
+		c.of.doubt.Store(c.of.clock().UnixMicro())
+	}
 	if err != nil && pgconn.SafeToRetry(err) {
 		return fmt.Errorf("%w: %w", driver.ErrBadConn, err)
 	}
@@ -104,7 +113,7 @@ func (c *pgConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, er
 	}
 	tx, err := c.conn.BeginTx(ctx, pgx.TxOptions{})
 	if err != nil {
-		return nil, bad(err)
+		return nil, c.bad(err)
 	}
 	return pgTx{ctx, tx}, nil
 }
@@ -129,7 +138,7 @@ func values(args []driver.NamedValue) []any {
 func (c *pgConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	tag, err := c.conn.Exec(ctx, query, values(args)...)
 	if err != nil {
-		return nil, bad(err)
+		return nil, c.bad(err)
 	}
 	return driver.RowsAffected(tag.RowsAffected()), nil
 }
@@ -137,12 +146,12 @@ func (c *pgConn) ExecContext(ctx context.Context, query string, args []driver.Na
 func (c *pgConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.conn.Query(ctx, query, values(args)...)
 	if err != nil {
-		return nil, bad(err)
+		return nil, c.bad(err)
 	}
 	r := &pgRows{rows: rows}
 	// The first row is read now: what the server has against the statement is then this call's error.
 	if r.more = rows.Next(); !r.more && rows.Err() != nil {
-		return nil, bad(rows.Err())
+		return nil, c.bad(rows.Err())
 	}
 	return r, nil
 }

@@ -57,9 +57,11 @@ func bigValues(w *world) {
 	n.Message.Content = content
 	r := w.start(n)
 	c := step(r, event(2, hob.EventToolResult, result), event(3, hob.EventComplete, content))
-	c.Base, c.Messages = 1, []hob.Message{
+	c.Base = 1
+	c.Messages = []hob.Message{
 		{Role: hob.RoleAssistant, Calls: []hob.ToolCall{{ID: "c1", Name: "t", Arguments: json.RawMessage(`{"x":"` + result + `"}`)}}},
-		{Role: hob.RoleTool, CallID: "c1", Content: result}, {Role: hob.RoleAssistant, Content: content},
+		{Role: hob.RoleTool, CallID: "c1", Content: result},
+		{Role: hob.RoleAssistant, Content: content},
 	}
 	c.Calls = []hob.CallState{{ID: "c1", Name: "t", Status: hob.CallDone, Arguments: json.RawMessage(`{}`), Result: hob.Result{Text: result}}}
 	c.Outcome = &hob.Outcome{Status: hob.Completed, Content: content}
