@@ -182,6 +182,7 @@ func dropLogins(t testing.TB, where string) {
 		FOR r IN SELECT DISTINCT a.rolname FROM pg_roles a JOIN pg_shdepend d ON d.refobjid = a.oid
 			WHERE a.rolname ~ '^hob_(agent|check)_' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 			AND (d.dbid <> 0 OR d.objid = (SELECT oid FROM pg_database WHERE datname = current_database())) LOOP
+			EXECUTE 'REASSIGN OWNED BY ' || r || ' TO CURRENT_USER';
 			EXECUTE 'DROP OWNED BY ' || r;
 			EXECUTE 'DROP ROLE IF EXISTS ' || r;
 		END LOOP; END $$`)

@@ -69,7 +69,7 @@ func analyse(ctx context.Context, conn *pgx.Conn, body string) (uint32, string, 
 	var tree string
 	err := conn.QueryRow(ctx, `SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= $1 THEN r.ev_action::text ELSE '' END
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
-		WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, maxTreeBytes).Scan(&view, &tree)
+		WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, pgx.QueryExecModeExec, maxTreeBytes).Scan(&view, &tree)
 	if err != nil {
 		return 0, "", unavailable(err, "The query cannot be checked")
 	}

@@ -117,7 +117,8 @@ func clean(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	var same bool
-	err := conn.QueryRow(ctx, "SELECT current_user = session_user AND session_user = $1", conn.Config().User).Scan(&same)
+	err := conn.QueryRow(ctx, "SELECT current_user = session_user AND session_user = $1",
+		pgx.QueryExecModeExec, conn.Config().User).Scan(&same)
 	if err == nil && !same {
 		err = errors.New("the session changed its user")
 	}

@@ -1,0 +1,109 @@
+package agentsql_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hob"
+	"hob/internal/agentsql"
+)
+
+func TestDescribe_TellsGrantedTablesOnly(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		schema := map[string]string{"sqlite": "main", "postgres": "hob_demo"}[e.name]
+		grant := agentsql.Grant{schema: {"orders", "order_items", "order_totals", "secret_view", "absent"}}
+		d, err := e.db.Describe(t.Context(), grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Dialect != e.name {
+			t.Errorf("dialect %q, want %q", d.Dialect, e.name)
+		}
+		missing := []string{schema + ".absent"}
+		if e.name == "sqlite" { // a view needs the tables behind it
+			missing = append(missing, schema+".secret_view")
+		}
+		if diff := cmp.Diff(missing, d.Missing); diff != "" {
+			t.Errorf("missing (-want +got)\n%s", diff)
+		}
+		byName := map[string]agentsql.Table{}
+		for _, table := range d.Tables {
+			byName[table.Name] = table
+		}
+		column := func(table, name string) agentsql.Column {
+			for _, c := range byName[table].Columns {
+				if c.Name == name {
+					return c
+				}
+			}
+			t.Errorf("no column %s.%s", table, name)
+			return agentsql.Column{}
+		}
+		if c := column("orders", "id"); !c.PrimaryKey {
+			t.Errorf("orders.id is no primary key: %+v", c)
+		}
+		if c := column("orders", "status"); !c.NotNull || !strings.HasPrefix(c.Default, "'open'") {
+			t.Errorf("orders.status: %+v", c)
+		}
+		if c := column("orders", "note"); c.NotNull || c.References != "" || !strings.EqualFold(c.Type, "text") {
+			t.Errorf("orders.note: %+v", c)
+		}
+		if c := column("orders", "customer_id"); c.References != "" {
+			t.Errorf("orders.customer_id tells of a table that is not granted: %+v", c)
+		}
+		if c := column("order_items", "order_id"); !strings.HasSuffix(c.References, "orders.id") {
+			t.Errorf("order_items.order_id: %+v", c)
+		}
+		if !byName["order_totals"].View || byName["orders"].View {
+			t.Error("views and tables are not told apart")
+		}
+		text := d.Text()
+		if !strings.Contains(text, "orders (id ") || strings.Contains(text, "secrets") || strings.Contains(text, "customers") {
+			t.Errorf("text:\n%s", text)
+		}
+	})
+}
+
+func TestTool_SpeaksTheRootsErrors(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		tool := agentsql.Tool{DB: e.db}
+		if _, err := tool.CheckGrant(json.RawMessage(`[]`)); !isRoot(err, hob.Invalid, "schemas must be a dict") {
+			t.Errorf("bad grant: %v", err)
+		}
+		text, n, err := tool.Describe(t.Context(), e.grant)
+		if err != nil || n == 0 || !strings.Contains(text, "orders") {
+			t.Errorf("describe: %d tables, %v\n%s", n, err, text)
+		}
+		rows, cut, err := tool.Query(t.Context(), "agent", e.grant, "SELECT count(*) AS n FROM orders")
+		if err != nil || cut || string(rows) != `[{"n":60}]` {
+			t.Errorf("query: %s, %t, %v", rows, cut, err)
+		}
+		_, _, err = tool.Query(t.Context(), "agent", e.grant, "DELETE FROM orders")
+		if !isRoot(err, hob.Forbidden, "Only SELECT queries are allowed") {
+			t.Errorf("delete: %v", err)
+		}
+	})
+}
+
+func isRoot(err error, kind hob.Kind, message string) bool {
+	var e *hob.Error
+	return errors.As(err, &e) && e.Kind == kind && e.Message == message
+}
+
+func TestRows_AnswerSaysWhenItIsCut(t *testing.T) {
+	t.Parallel()
+	r := agentsql.Rows{JSON: json.RawMessage(`[{"a":1}]`), Count: 1}
+	if got := string(r.Answer()); got != `[{"a":1}]` {
+		t.Errorf("whole: %s", got)
+	}
+	r.Truncated = true
+	if got := string(r.Answer()); got != `{"rows":[{"a":1}],"truncated":true}` {
+		t.Errorf("cut: %s", got)
+	}
+}
