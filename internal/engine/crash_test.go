@@ -98,8 +98,9 @@ func (s *crashStore) Claim(ctx context.Context, owner string, d time.Duration, n
 var crashScripts = map[string]struct {
 	script string
 	tools  []string
+	twice  bool // the recovery is crashed too
 }{
-	"plain chat":            {"text: Hello there, friend.\n", nil},
+	"plain chat":            {"text: Hello there, friend.\n", nil, false},
 	"once tool in sequence": {"text: a\ncall: once {\"n\":1}\n---\ncall: once {\"n\":2}\n---\ntext: done\n", []string{"once"}, true},
 	"keyed tool":            {"call: keyed {\"n\":1}\n---\ncall: keyed {\"n\":2}\n---\ntext: done\n", []string{"keyed"}, true},
 	"parallel reads and an exclusive call": {
