@@ -104,6 +104,9 @@ func (s slice) load(ctx context.Context) (outcome, error) {
 		sum.add(p)
 	}
 	sum.window = s.lasts - s.lasts/rampShare
+	if sum.counted < s.clients { // too few to leave any out
+		sum.counted, sum.window = sum.runs, s.clock.now()-began
+	}
 	return sum, ctx.Err()
 }
 

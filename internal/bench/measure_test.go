@@ -298,6 +298,18 @@ func TestProcess_TellsWhyItEnded(t *testing.T) {
 	}
 }
 
+func TestSlice_CountsAllOfAFewLongRuns(t *testing.T) {
+	t.Parallel()
+	runs, closed := 0, 0
+	s := slice{clock: newClock(), clients: 1, lasts: 10 * time.Millisecond, open: func(context.Context, time.Duration) (client, error) {
+		return &scripted{takes: 50 * time.Millisecond, runs: &runs, closed: &closed}, nil
+	}}
+	o, err := s.load(t.Context())
+	if err != nil || o.counted != 1 || o.window < 50*time.Millisecond {
+		t.Errorf("one run longer than its slice: %d counted in %s, %v", o.counted, o.window, err)
+	}
+}
+
 func TestSlice_SpreadsTheBeginnings(t *testing.T) {
 	t.Parallel()
 	c := newClock()

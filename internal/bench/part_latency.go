@@ -86,13 +86,12 @@ type latencies struct {
 
 // alone measures in turns: some runs of the floor, some of Hob, some durable commits. What a commit costs changes from
 // minute to minute on shared disks, so it is measured between the runs it is a part of.
-func (b *bench) alone(ctx context.Context, a alone) (latencies, error) {
-	var r latencies
+func (b *bench) alone(ctx context.Context, a alone) (r latencies, err error) {
 	d, err := openDisk(ctx, b.folder, b.clock)
 	if err != nil {
 		return r, err
 	}
-	defer d.close()
+	defer func() { err = errors.Join(err, d.close()) }()
 	const turns = 10
 	each := max(1, a.runs/turns)
 	for i := range turns + 1 {

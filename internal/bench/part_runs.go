@@ -45,6 +45,9 @@ func (b *bench) stand(ctx context.Context, w standing) (*stand, error) {
 	if err == nil && w.kind == toolModel {
 		err = v.tool(ctx, s.agent, b.tools.endpoint())
 	}
+	if err == nil && w.kind != pacedModel { // one whole paced stream takes as long as its measurement
+		err = s.prove(ctx, w.kind)
+	}
 	if err != nil {
 		return nil, errors.Join(err, v.stop())
 	}

@@ -80,8 +80,7 @@ func (p *process) stop() error {
 		return nil
 	case <-time.After(stopTime):
 		_ = p.cmd.Process.Kill()
-		<-p.done
-		return fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, stopTime)
+		return fmt.Errorf("%s did not end within %s of SIGTERM: %w", p.name, stopTime, reason(<-p.done))
 	}
 }
 
@@ -123,8 +122,11 @@ func freeAddr(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return "", fmt.Errorf("free a port again: %w", err)
+	}
+	return addr, nil
 }
 
 // listening waits until addr accepts a connection, asking every half a millisecond.
