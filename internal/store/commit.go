@@ -58,9 +58,12 @@ func newMoves() map[move]string {
 
 // moveText is one of them; moveArgs gives its arguments.
 func moveText(next hob.Status, events bool, all []hob.Status) string {
-	set, where := "lease_owner = ?, lease_until = {now} + ?", "n = ? AND id = ? AND epoch = ? AND completed_at = 0"
-	if rests(next) {
+	set, where := "lease_until = {now} + ?", "n = ? AND id = ? AND epoch = ? AND completed_at = 0"
+	switch {
+	case rests(next):
 		set = "lease_owner = '', lease_until = 0"
+	case next != "": // it is driven again; while it is, the owner stays, and with it the index that names it
+		set += ", lease_owner = ?"
 	}
 	if next.Final() {
 		set += ", completed_at = ?"
@@ -88,7 +91,10 @@ func rests(s hob.Status) bool { return s.Final() || s == hob.Queued || s == hob.
 func moveArgs(c hob.RunCommit, n int64, next hob.Status, now int64) []any {
 	args := make([]any, 0, 9)
 	if !rests(next) {
-		args = append(args, c.Owner, c.Lease.Microseconds())
+		args = append(args, c.Lease.Microseconds())
+		if next != "" {
+			args = append(args, c.Owner)
+		}
 	}
 	if next.Final() {
 		args = append(args, now)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -78,8 +79,56 @@ func TestStore_KeepsTheContract(t *testing.T) {
 	t.Parallel()
 	for name, config := range engines() {
 		t.Run(name, func(t *testing.T) {
-			storetest.Exercise(t, func(t *testing.T) hob.Store { return open(t, config(t)) })
+			t.Parallel()
+			var mu sync.Mutex
+			statements := map[string]bool{}
+			t.Run("contract", func(t *testing.T) {
+				storetest.Exercise(t, func(t *testing.T) hob.Store {
+					db := open(t, config(t))
+					t.Cleanup(func() {
+						mu.Lock()
+						defer mu.Unlock()
+						for _, s := range db.Statements() {
+							statements[s] = true
+						}
+					})
+					return db
+				})
+			})
+			if name == "sqlite" {
+				checkPlans(t, open(t, config(t)), statements)
+			}
 		})
+	}
+}
+
+// checkPlans says whether a statement walks through a table that grows with use: its cost would grow with what is stored.
+func checkPlans(t *testing.T, db *store.DB, statements map[string]bool) {
+	t.Helper()
+	if len(statements) < 60 {
+		t.Errorf("the contract ran %d statements only", len(statements))
+	}
+	scan := regexp.MustCompile(`^SCAN (\S+)`)
+	for s := range statements {
+		if word, _, _ := strings.Cut(s, " "); !strings.Contains("SELECT INSERT UPDATE DELETE", word) {
+			continue
+		}
+		plan, err := db.Plan(t.Context(), s)
+		if err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+		for _, line := range plan {
+			// Agents and tools are few; runs_open holds the unfinished runs alone.
+			m := scan.FindStringSubmatch(line)
+			if m == nil || strings.Contains(line, "runs_open") || strings.Contains(line, "VALUES CLAUSE") {
+				continue
+			}
+			switch m[1] {
+			case "agents", "tools", "keys", "a", "schema_migrations", "CONSTANT":
+			default:
+				t.Errorf("%s\n\t%s", line, strings.Join(strings.Fields(s), " "))
+			}
+		}
 	}
 }
 

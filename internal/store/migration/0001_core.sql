@@ -118,7 +118,7 @@ CREATE TABLE runs (
 	completed_at {int} NOT NULL,
 	UNIQUE (session_n, turn)
 ) {fill};
-CREATE INDEX runs_open ON runs (lease_owner) WHERE completed_at = 0;
+CREATE INDEX runs_open ON runs (completed_at, lease_owner) WHERE completed_at = 0;
 
 CREATE TABLE run_pins (
 	digest {key} PRIMARY KEY,
