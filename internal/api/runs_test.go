@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"hob"
+	"hob/internal/api"
 )
 
 // ran is what a test reads of a sync run.
@@ -48,6 +50,48 @@ func TestRun_WhatIsAskedReachesTheModel(t *testing.T) {
 	}
 	if !strings.Contains(got.System, "Rome.") {
 		t.Errorf("the system prompt is %q", got.System)
+	}
+}
+
+func TestRun_TextAndPartsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	path := "/api/agents/" + string(w.agent("fixed")) + "/run"
+	long := strings.Repeat("x", 1<<20+1)
+	for name, c := range map[string]struct{ body, text string }{
+		"text":             {`{"message":"` + long + `"}`, "1048576 bytes of text"},
+		"text in parts":    {`{"message":[{"type":"text","text":"` + long + `"}]}`, "1048576 bytes of text"},
+		"context":          {`{"message":"hi","context_override":"` + long + `"}`, "context_override must be at most"},
+		"too many parts":   {`{"message":[` + strings.Repeat(`{"type":"text","text":"a"},`, 64) + `{"type":"text","text":"a"}]}`, "at most 64 parts"},
+		"blank parts":      {`{"message":[{"type":"text","text":" "}]}`, "message is required"},
+		"no parts":         {`{"message":[]}`, "message is required"},
+		"plain http":       {`{"message":[{"type":"image_url","image_url":{"url":"http://x.example/a.png"}}]}`, "https or data"},
+		"a page, no image": {`{"message":[{"type":"image_url","image_url":{"url":"data:text/html;base64,AA=="}}]}`, "image/png"},
+		"a deep body":      {`{"message":"hi","x":` + strings.Repeat("[", 80) + strings.Repeat("]", 80) + `}`, "nested too deep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantFault(t, w.do(ask{"POST", path, w.service, c.body, nil}), 400, c.text)
+		})
+	}
+	large := `{"message":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("AAAA", 1<<20) + `"}}]}`
+	as[ran](t, w.do(ask{"POST", path, w.service, large, nil}), 200)
+}
+
+func TestDecode_NamesTenUnknownFieldsAtMost(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for i := range 15 {
+		fmt.Fprintf(&b, `"%c%s":1,`, 'a'+i, strings.Repeat("y", 100))
+	}
+	warnings, err := api.Decode([]byte("{" + b.String() + `"message":"hi"}`))
+	if err != nil || len(warnings) != 11 || !strings.Contains(warnings[10], "5 more") {
+		t.Errorf("%d warnings, %q (%v)", len(warnings), warnings, err)
+	}
+	for _, w := range warnings {
+		if len(w) > 120 {
+			t.Errorf("a warning of %d bytes", len(w))
+		}
 	}
 }
 

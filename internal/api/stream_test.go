@@ -20,132 +20,6 @@ import (
 	"hob/internal/api"
 )
 
-// feed reads a stream as the strictest client does: it splits on blank lines, wants each frame to begin with "data: "
-// and takes all the rest of it for JSON. Comments are their own frames.
-type feed struct {
-	t        *testing.T
-	answer   *http.Response
-	in       *bufio.Reader
-	comments int
-	ids      []string // of numbered frames
-	numbered bool
-}
-
-func (w *world) stream(a ask) *feed {
-	w.t.Helper()
-	answer, err := w.server.Client().Do(w.request(a))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = answer.Body.Close() })
-	if answer.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(answer.Body)
-		w.t.Fatalf("status %d: %s", answer.StatusCode, body)
-	}
-	return &feed{t: w.t, answer: answer, in: bufio.NewReader(answer.Body), numbered: a.method == http.MethodGet}
-}
-
-// frame reads up to a blank line; io.EOF at a clean end.
-func (f *feed) frame() (string, error) {
-	var frame strings.Builder
-	for {
-		line, err := f.in.ReadString('\n')
-		if err != nil {
-			if line != "" || frame.Len() > 0 {
-				return "", fmt.Errorf("the stream breaks off in a frame: %w", io.ErrUnexpectedEOF)
-			}
-			return "", err
-		}
-		if line == "\n" {
-			return strings.TrimSuffix(frame.String(), "\n"), nil
-		}
-		frame.WriteString(line)
-	}
-}
-
-// head is what every event has.
-type head struct {
-	hob.EventHead
-	raw json.RawMessage
-}
-
-func (f *feed) read() (head, error) {
-	for {
-		frame, err := f.frame()
-		if err != nil {
-			return head{}, err
-		}
-		if strings.HasPrefix(frame, ":") {
-			if frame != ": keepalive" {
-				return head{}, fmt.Errorf("odd comment %q", frame)
-			}
-			f.comments++
-			continue
-		}
-		if f.numbered {
-			id, rest, ok := strings.Cut(frame, "\n")
-			if !ok || !strings.HasPrefix(id, "id: ") {
-				return head{}, fmt.Errorf("frame without id: %q", frame)
-			}
-			f.ids = append(f.ids, strings.TrimPrefix(id, "id: "))
-			frame = rest
-		}
-		data, ok := strings.CutPrefix(frame, "data: ")
-		if !ok || strings.ContainsAny(data, "\n\r") {
-			return head{}, fmt.Errorf("frame of another form: %q", frame)
-		}
-		h := head{raw: json.RawMessage(data)}
-		if err := json.Unmarshal(h.raw, &h.EventHead); err != nil {
-			return head{}, fmt.Errorf("frame without JSON: %q", frame)
-		}
-		return h, nil
-	}
-}
-
-func (f *feed) next() head {
-	f.t.Helper()
-	h, err := f.read()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return h
-}
-
-func (f *feed) rest() []head {
-	f.t.Helper()
-	var all []head
-	for {
-		h, err := f.read()
-		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return all
-		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		all = append(all, h)
-	}
-}
-
-func names(heads []head) []string {
-	var list []string
-	for _, h := range heads {
-		if h.Event != h.Type {
-			list = append(list, fmt.Sprintf("%s is not %s", h.Event, h.Type))
-		}
-		list = append(list, string(h.Event))
-	}
-	return list
-}
-
-func seqs(t *testing.T, heads []head, from int64) {
-	t.Helper()
-	for i, h := range heads {
-		if h.Seq != from+int64(i) {
-			t.Fatalf("event %d has seq %d, want %d", i, h.Seq, from+int64(i))
-		}
-	}
-}
-
 func TestStream_FramesAreWhatTheStrictestClientReads(t *testing.T) {
 	t.Parallel()
 	w := begin(t, nil)
@@ -416,6 +290,56 @@ func TestStream_AnEndingServerCutsInsteadOfEndingWhole(t *testing.T) {
 	wantFault(t, w.do(ask{"GET", "/api/agents/runs/" + string(run.Run) + after, w.service, "", nil}), 503, "shutting down")
 }
 
+func TestSend_OneWriteOneFlushNoMemory(t *testing.T) { // not parallel: it counts allocations
+	out := &counting{}
+	send := api.Sender(api.New(api.Config{}), out)
+	batch := make([]hob.Event, 50)
+	want := ""
+	for i := range batch {
+		batch[i] = hob.Event{Seq: int64(i + 1), Data: json.RawMessage(`{"event":"content_delta","delta":"x"}`)}
+		want += "data: " + string(batch[i].Data) + "\n\n"
+	}
+	if err := send(batch); err != nil {
+		t.Fatal(err)
+	}
+	if out.text != want || out.writes != 1 || out.flushes != 1 {
+		t.Errorf("%d writes and %d flushes of %q", out.writes, out.flushes, out.text)
+	}
+	out.mute = true
+	if n := testing.AllocsPerRun(200, func() { _ = send(batch) }); n > 0 {
+		t.Errorf("%v allocations for a batch", n)
+	}
+	*out = counting{}
+	long := hob.Event{Seq: 1, Data: json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)}
+	if err := send([]hob.Event{long, long, long, long}); err != nil {
+		t.Fatal(err)
+	}
+	if out.writes != 2 || out.most > 64<<10 {
+		t.Errorf("80 KB went out in %d writes, the largest of %d bytes", out.writes, out.most)
+	}
+}
+
+// counting counts what reaches the connection.
+type counting struct {
+	writes, flushes, most int
+	text                  string
+	mute                  bool
+}
+
+func (*counting) Header() http.Header { return nil }
+func (*counting) WriteHeader(int)     {}
+func (c *counting) Flush()            { c.flushes++ }
+func (c *counting) Write(b []byte) (int, error) {
+	c.writes++
+	c.most = max(c.most, len(b))
+	if !c.mute {
+		c.text += string(b)
+	}
+	return len(b), nil
+}
+
+func (*counting) SetWriteDeadline(time.Time) error { return nil }
+
 func TestFrame_TakesNoMemoryPerEvent(t *testing.T) { // not parallel: it counts allocations
 	e := &hob.Event{Seq: 123456, Data: json.RawMessage(`{"event":"content_delta","delta":"x"}`)}
 	b := make([]byte, 0, 4096)
@@ -425,21 +349,4 @@ func TestFrame_TakesNoMemoryPerEvent(t *testing.T) { // not parallel: it counts 
 	if want := "id: 123456\ndata: " + string(e.Data) + "\n\n"; string(b) != want {
 		t.Errorf("the frame is %q, want %q", b, want)
 	}
-}
-
-// metric reads one of the server's counters.
-func (w *world) metric(name string) int {
-	w.t.Helper()
-	r := w.do(ask{"GET", "/metrics", w.service, "", nil})
-	for line := range strings.Lines(string(r.body)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(value))
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return n
-		}
-	}
-	w.t.Fatalf("no metric %s in:\n%s", name, r.body)
-	return 0
 }
