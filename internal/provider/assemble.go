@@ -87,6 +87,9 @@ func (a *assembler) add(parts []callPart) error {
 func (a *assembler) find(p callPart, pos, n, fresh int) *pendingCall {
 	if p.indexed {
 		c := a.atIndex(p.index)
+		if c == nil && p.name == "" && p.index >= 0 && p.index < len(a.calls) && !a.calls[p.index].indexed {
+			return a.calls[p.index] // whose beginning came without its index
+		}
 		if c == nil || a.another(c, p) {
 			return nil
 		}

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"hob"
@@ -81,29 +80,6 @@ type decoder interface {
 	attach(s *sink)
 }
 
-// sink passes deltas to the consumer and remembers whether there were any.
-type sink struct {
-	yield    func(hob.Delta, error) bool
-	dog      *watchdog
-	idle     time.Duration
-	began    bool // a delta was passed on
-	finished bool // the last one was
-	stopped  bool // the consumer wants no more
-}
-
-func (s *sink) emit(d hob.Delta) {
-	if s.stopped {
-		return
-	}
-	if !s.began {
-		s.began = true
-		s.dog.limit = s.idle
-	}
-	s.dog.pause() // the consumer may take its time
-	s.finished = d.Finish != ""
-	s.stopped = !s.yield(d, nil)
-}
-
 // stream sends the request, again where that may help and nothing was passed on yet.
 func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, error) bool) {
 	ctx, stop := context.WithTimeoutCause(ctx, c.limits.total, errTotal)
@@ -156,34 +132,6 @@ func (c *caller) cancelled(ctx context.Context) *hob.ProviderError {
 	return &hob.ProviderError{
 		Class: hob.ClassCancelled, Message: c.name + ": the model call was cancelled", Err: context.Cause(ctx),
 	}
-}
-
-// watchdog cancels a try that stays silent. It needs no goroutine: the timer's function runs only when it fires. All
-// methods are called by the one goroutine that reads.
-type watchdog struct {
-	timer *time.Timer
-	limit time.Duration
-}
-
-func watch(limit time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	return &watchdog{limit: limit, timer: time.AfterFunc(limit, func() { cancel(errSilent) })}
-}
-
-// alive notes a sign of life and ends a pause.
-func (w *watchdog) alive() { w.timer.Reset(w.limit) }
-
-// pause stops the watch until the next sign of life.
-func (w *watchdog) pause() { w.timer.Stop() }
-
-// watchedBody is a body whose every read feeds the watchdog.
-type watchedBody struct {
-	io.Reader
-	dog *watchdog
-}
-
-func (b watchedBody) Read(p []byte) (int, error) {
-	b.dog.alive()
-	return b.Reader.Read(p)
 }
 
 // try makes one request and passes its deltas on. It returns nil when the sequence is complete or nobody listens any
@@ -242,11 +190,10 @@ func (c *caller) read(res *http.Response, x exchange, dog *watchdog, out *sink) 
 	events := newEventReader(watchedBody{res.Body, dog})
 	defer events.release()
 	d := x.decode()
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		if b := events.peek(); b == '{' || b == '[' || b == '<' {
-			d.attach(out)
-			return c.readDocument(events, d, b)
-		}
+	// The first byte tells more than the header: some servers call their error objects a stream, and streams plain text.
+	if b := events.peek(); b == '{' || b == '[' || b == '<' {
+		d.attach(out)
+		return c.readDocument(events, d, b)
 	}
 	return c.events(events, d, out)
 }

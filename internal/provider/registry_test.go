@@ -132,13 +132,27 @@ func TestDefault_IsTheFirstConfiguredOne(t *testing.T) {
 	}
 }
 
+func TestLight_CanBeOpened(t *testing.T) {
+	t.Parallel()
+	r := registry("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OPENROUTER_API_KEY", "k")
+	for name, has := range map[string]bool{"openai": true, "anthropic": true, "openrouter": true, "ollama": false, "scripted": false, "none": false} {
+		light := r.Light(name)
+		if (light != "") != has {
+			t.Errorf("%s: %q", name, light)
+		}
+		if m, err := r.Open(light); has && (err != nil || m.Name != name) {
+			t.Errorf("%s: %q opens %s, %v", name, light, m.Name, err)
+		}
+	}
+}
+
 // TestProviders_Inventory is reviewed when a provider is added.
 func TestProviders_Inventory(t *testing.T) {
 	t.Parallel()
 	want := []provider.Info{
-		{Name: "openai", Configured: true, Variables: "OPENAI_API_KEY (or OPENAI_BASE_URL)", Model: "openai/gpt-5-mini"},
+		{Name: "openai", Configured: true, Variables: "OPENAI_API_KEY (or OPENAI_BASE_URL)", Model: "openai/gpt-5.4-mini"},
 		{Name: "anthropic", Variables: "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)", Model: "anthropic/claude-sonnet-4-5"},
-		{Name: "openrouter", Variables: "OPENROUTER_API_KEY", Model: "openrouter/openai/gpt-5-mini"},
+		{Name: "openrouter", Variables: "OPENROUTER_API_KEY", Model: "openrouter/openai/gpt-5.4-mini"},
 		{Name: "ollama", Variables: "OLLAMA_HOST"},
 		{Name: "scripted", Configured: true},
 	}

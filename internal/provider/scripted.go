@@ -100,59 +100,6 @@ func (s *scripted) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delt
 	}
 }
 
-// place is a point of a script: a turn of a group, and the message of the user that led there.
-type place struct {
-	group *group
-	turn  int
-	user  int // index of that message, -1 without one
-}
-
-// maxRejoin bounds how many broken-off turns are followed back through a history.
-const maxRejoin = 16
-
-// locate finds the turn to play by the history alone: as many turns on as there are assistant messages since the user's
-// last message. Where that message only asks to go on after an answer that broke off, what was before it counts too.
-func (s *Script) locate(history []hob.Message, depth int) (place, bool) {
-	user, said := -1, 0
-	for i := len(history) - 1; i >= 0 && user < 0; i-- {
-		switch {
-		case history[i].Role == hob.RoleAssistant:
-			said++
-		case history[i].Role == hob.RoleUser && (i == 0 || history[i-1].Role != hob.RoleTool):
-			user = i
-		}
-	}
-	if user > 0 && depth < maxRejoin && s.hasBroken() {
-		if before := history[user-1]; before.Role == hob.RoleAssistant && len(before.Calls) == 0 {
-			at, ok := s.locate(history[:user-1], depth+1)
-			if ok && at.turn < len(at.group.turns) && at.brokenOff(history[:user-1], before.Content) {
-				at.turn += 1 + said
-				return at, true
-			}
-		}
-	}
-	message := ""
-	if user >= 0 {
-		message = history[user].Text()
-	}
-	g, ok := s.choose(message)
-	return place{group: g, turn: said, user: user}, ok
-}
-
-// brokenOff says whether the turn at p breaks off and gave this text.
-func (p place) brokenOff(history []hob.Message, said string) bool {
-	t := p.group.turns[p.turn]
-	if !t.broken {
-		return false
-	}
-	var b strings.Builder
-	at := look(history, p.user)
-	for _, s := range t.steps {
-		b.WriteString(s.text.fill(at, nil))
-	}
-	return b.String() == said
-}
-
 // player plays one turn.
 type player struct {
 	ctx     context.Context //nolint:containedctx // of this one call

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func parseTemplate(text string) (*template, error) {
 		}
 		inside, after, closed := strings.Cut(rest, "}}")
 		if !closed {
-			return nil, fmt.Errorf("{{ has no }}")
+			return nil, errors.New("{{ has no }}")
 		}
 		part, err := parsePlace(strings.TrimSpace(inside))
 		if err != nil {
@@ -75,16 +76,16 @@ func parsePlace(inside string) (templatePart, error) {
 	switch p.name {
 	case "message":
 		if len(p.path) > 0 {
-			return p, fmt.Errorf("{{message}} has no parts")
+			return p, errors.New("{{message}} has no parts")
 		}
 	case "result", "rows":
 	case "results":
 		if len(p.path) == 0 {
-			return p, fmt.Errorf("{{results.N}} wants the number of a result, counted from 0")
+			return p, errors.New("{{results.N}} wants the number of a result, counted from 0")
 		}
 		n, err := strconv.Atoi(p.path[0])
 		if err != nil || n < 0 {
-			return p, fmt.Errorf("{{results.N}} wants the number of a result, counted from 0")
+			return p, errors.New("{{results.N}} wants the number of a result, counted from 0")
 		}
 		p.index, p.path = n, p.path[1:]
 	default:
