@@ -228,8 +228,29 @@ func (b *bench) measure(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		runtime.GC()
-		debug.FreeOSMemory() // what one part left behind is not the next one's burden
+		b.tidy()
+	}
+}
+
+// tidy takes away what a part left behind, in memory and on the disk, so that it is not the next one's burden.
+func (b *bench) tidy() {
+	runtime.GC()
+	debug.FreeOSMemory()
+	if b.options.keep {
+		return
+	}
+	entries, err := os.ReadDir(b.folder)
+	if err != nil {
+		fmt.Fprintln(b.progress, "bench:", err)
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue // the programs and their logs
+		}
+		if err := os.RemoveAll(filepath.Join(b.folder, e.Name())); err != nil {
+			fmt.Fprintln(b.progress, "bench:", err)
+		}
 	}
 }
 
