@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hob"
+	"hob/internal/pgtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -221,7 +222,19 @@ func scenario() []step {
 
 func TestScenario_EveryRouteAnswersAsAgreed(t *testing.T) {
 	t.Parallel()
-	w := begin(t, nil)
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		play(t, begin(t, nil))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		play(t, beginOn(t, pgtest.URL(t), nil))
+	})
+}
+
+// play makes the scenario's requests and compares all answers with the golden ones, which are the same for every store.
+func play(t *testing.T, w *world) {
+	t.Helper()
 	kept := map[string]string{}
 	var out bytes.Buffer
 	for _, s := range scenario() {

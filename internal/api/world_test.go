@@ -42,8 +42,14 @@ type world struct {
 	model   *player
 }
 
-// begin starts a server. change, where not nil, adjusts its configuration.
+// begin starts a server on SQLite. change, where not nil, adjusts its configuration.
 func begin(t *testing.T, change func(*api.Config)) *world {
+	t.Helper()
+	return beginOn(t, "", change)
+}
+
+// beginOn starts a server on a database, "" for SQLite.
+func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	box, err := seal.Open(filepath.Join(dir, "seal.key"), "")
@@ -51,7 +57,7 @@ func begin(t *testing.T, change func(*api.Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, log: &logBook{}, model: &player{release: make(chan struct{})}}
-	if w.store, err = store.Open(t.Context(), store.Config{Dir: dir, Box: box}); err != nil {
+	if w.store, err = store.Open(t.Context(), store.Config{DSN: dsn, Dir: dir, Box: box}); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
