@@ -24,11 +24,21 @@ func hanging(t *testing.T, limits engine.Limits) *world {
 	return w
 }
 
+// toolCame waits until the tool "hang" is called.
+func (w *world) toolCame() {
+	w.t.Helper()
+	select {
+	case <-w.tools.came:
+	case <-time.After(20 * time.Second):
+		w.t.Fatal("the tool was not called")
+	}
+}
+
 func TestCancel_EndsARunInTheMiddleOfACall(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, engine.Limits{})
 	run := w.start("go", hob.RunOptions{})
-	<-w.tools.came
+	w.toolCame()
 	status, err := w.engine.Cancel(t.Context(), w.by, run.ID)
 	if err != nil || status != hob.Running {
 		t.Fatalf("cancel: %v, %v", status, err)
@@ -47,20 +57,30 @@ func TestCancel_EndsARunInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
-func TestReaders_ARunIsCancelledWhenTheLastOneLeaves(t *testing.T) {
-	t.Parallel()
-	w := hanging(t, engine.Limits{Grace: 30 * time.Millisecond})
-	run := w.start("go", hob.RunOptions{})
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-w.tools.came
-		leave()
-	}()
-	for _, err := range w.engine.Events(ctx, w.by, run.ID, 0, 0) {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+// readUntil reads a run as a client would and leaves at the first event of a type.
+func (w *world) readUntil(id hob.RunID, after int64, last hob.EventType) int64 {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	for batch, err := range w.engine.Events(ctx, w.by, id, after, 0) {
+		if err != nil {
+			w.t.Fatalf("reading %s: %v", id, err)
+		}
+		for _, ev := range batch {
+			if after = ev.Seq; ev.Type == last {
+				return after
+			}
 		}
 	}
+	w.t.Fatalf("%s ended without %s", id, last)
+	return 0
+}
+
+func TestReaders_ARunIsCancelledWhenTheLastOneLeaves(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{Grace: 500 * time.Millisecond})
+	run := w.start("go", hob.RunOptions{})
+	w.readUntil(run.ID, 0, hob.EventToolCall)
 	waitUntil(t, func() bool { return final(w, run.ID) })
 	got, err := w.store.Run(t.Context(), w.by, run.ID)
 	if err != nil || got.Status != hob.Cancelled || got.Code != hob.CodeClientDisconnected {
@@ -70,32 +90,25 @@ func TestReaders_ARunIsCancelledWhenTheLastOneLeaves(t *testing.T) {
 
 func TestReaders_ARunGoesOnWhenOneComesBackOrItAskedTo(t *testing.T) {
 	t.Parallel()
+	const grace = time.Second
 	for _, policy := range []hob.Disconnect{hob.DisconnectCancel, hob.DisconnectContinue} {
-		w := hanging(t, engine.Limits{Grace: 60 * time.Millisecond})
-		run := w.start("go", hob.RunOptions{Tuning: hob.Tuning{OnDisconnect: policy}})
-		<-w.tools.came
-		for range w.engine.Events(t.Context(), w.by, run.ID, 0, 0) {
-			break // the reader leaves
-		}
-		if policy == hob.DisconnectCancel {
-			back, err := 0, error(nil)
-			go func() {
-				time.Sleep(150 * time.Millisecond)
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			w := hanging(t, engine.Limits{Grace: grace})
+			run := w.start("go", hob.RunOptions{Tuning: hob.Tuning{OnDisconnect: policy}})
+			at := w.readUntil(run.ID, 0, hob.EventToolCall)
+			if policy == hob.DisconnectContinue {
+				time.Sleep(grace * 3 / 2)
 				close(w.tools.hold)
-			}()
-			for batch, e := range w.engine.Events(t.Context(), w.by, run.ID, 2, 0) {
-				back, err = back+len(batch), e
+			} else {
+				time.Sleep(grace / 4)
+				time.AfterFunc(grace*3/2, func() { close(w.tools.hold) })
+				w.readUntil(run.ID, at, hob.EventComplete)
 			}
-			if back == 0 || err != nil {
-				t.Fatalf("the reader that came back got %d events, %v", back, err)
+			if got := w.wait(run.ID); got.Status != hob.Completed {
+				t.Fatalf("ended as %s (%s)", got.Status, got.Code)
 			}
-		} else {
-			time.Sleep(150 * time.Millisecond)
-			close(w.tools.hold)
-		}
-		if got := w.wait(run.ID); got.Status != hob.Completed {
-			t.Fatalf("%s: ended as %s (%s)", policy, got.Status, got.Code)
-		}
+		})
 	}
 }
 
@@ -236,7 +249,7 @@ func TestDrain_HandsOverWhatDoesNotEnd(t *testing.T) {
 	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 8)
 	w.begin(nil)
 	run := w.start("go", hob.RunOptions{})
-	<-w.tools.came
+	w.toolCame()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := w.engine.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -261,7 +274,7 @@ func TestAttempts_AreCapped(t *testing.T) {
 	w.limits.Attempts = 2
 	w.begin(nil)
 	run := w.start("go", hob.RunOptions{})
-	<-w.tools.came
+	w.toolCame()
 	for range 2 { // each process dies without a word: its claims stay
 		w.stop()
 		if _, err := w.store.Claim(t.Context(), "a process that dies", time.Nanosecond, 9, true); err != nil {
@@ -280,7 +293,7 @@ func TestLease_AZombieCanNeitherWriteNorAct(t *testing.T) {
 	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 9)
 	w.begin(nil)
 	run := w.start("go", hob.RunOptions{})
-	<-w.tools.came
+	w.toolCame()
 	claimed, err := w.store.Claim(t.Context(), "another process", time.Minute, 9, true)
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claim: %v, %v", claimed, err)
