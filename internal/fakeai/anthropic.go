@@ -61,8 +61,10 @@ type messagesBlock struct {
 	} `json:"source"`
 }
 
-var messagesMembers = []string{"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stream", "temperature",
-	"thinking", "output_config", "metadata", "stop_sequences", "top_p", "top_k"}
+var messagesMembers = []string{
+	"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stream", "temperature",
+	"thinking", "output_config", "metadata", "stop_sequences", "top_p", "top_k",
+}
 
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	number := s.next()

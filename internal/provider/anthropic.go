@@ -80,7 +80,7 @@ func planOf(r hob.Request, f family) plan {
 	if e == "" || e == hob.EffortNone || f.thinking == thinkNever || !thoughtsKept(r.Messages) {
 		return p
 	}
-	budget := minBudget
+	var budget int
 	switch e {
 	case hob.EffortHigh:
 		budget = highBudget
@@ -88,6 +88,8 @@ func planOf(r hob.Request, f family) plan {
 		budget = mediumBudget
 	case hob.EffortLow:
 		budget = lowBudget
+	default:
+		budget = minBudget
 	}
 	answer := p.maxTokens
 	p.maxTokens += budget

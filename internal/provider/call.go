@@ -101,7 +101,7 @@ func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, e
 }
 
 // pause waits before the next try. It is false when the context ends first, which is known at once if it has a deadline.
-func (c *caller) pause(ctx context.Context, attempt int, f *failure) bool {
+func (c *caller) pause(ctx context.Context, attempt int, f *failedTry) bool {
 	wait := min(c.limits.retryBase<<attempt, MaxBackoff)
 	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter, no secret
 	if f.wait > 0 {
@@ -136,9 +136,9 @@ func (c *caller) cancelled(ctx context.Context) *hob.ProviderError {
 
 // try makes one request and passes its deltas on. It returns nil when the sequence is complete or nobody listens any
 // more.
-func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, error) bool) *failure {
+func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, error) bool) *failedTry {
 	if err := parent.Err(); err != nil {
-		return &failure{err: c.ended(parent, c.timedOut())}
+		return &failedTry{err: c.ended(parent, c.timedOut())}
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -154,7 +154,7 @@ func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, e
 	if err != nil {
 		return c.broken(ctx, parent, out, x, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // nothing to learn from it
+	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return c.refused(res, x)
 	}
@@ -182,7 +182,7 @@ func (c *caller) send(ctx context.Context, x exchange) (*http.Response, error) {
 	req.Header.Set("Accept", "text/event-stream, application/json")
 	req.Header.Set("Accept-Encoding", "identity") // compression would hold deltas back
 	req.Header.Set("User-Agent", "hob")
-	return client.Do(req) //nolint:bodyclose // the caller closes it
+	return client.Do(req)
 }
 
 // read decodes the answer's body, whether it is the stream that was asked for or one JSON document.
@@ -232,7 +232,7 @@ func (c *caller) readDocument(events *eventReader, d decoder, first byte) error 
 	body, torn := events.rest()
 	if first == '[' {
 		if e, ok := readVendorError(body); ok {
-			return &vendorFailure{status: e.status(), vendorError: e}
+			return &streamError{status: e.status(), vendorError: e}
 		}
 	}
 	docs, whole := documents(body)
@@ -249,7 +249,7 @@ func (c *caller) readDocument(events *eventReader, d decoder, first byte) error 
 }
 
 // refused sorts an answer with an error status.
-func (c *caller) refused(res *http.Response, x exchange) *failure {
+func (c *caller) refused(res *http.Response, x exchange) *failedTry {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	e, typed := readVendorError(body)
 	if !typed {
@@ -268,7 +268,7 @@ func (c *caller) refused(res *http.Response, x exchange) *failure {
 }
 
 // vendor makes the failure for an error the provider reported.
-func (c *caller) vendor(status int, e vendorError, x exchange) *failure {
+func (c *caller) vendor(status int, e vendorError, x exchange) *failedTry {
 	class := classify(status, e)
 	// Not every provider has a code for a prompt that is too long. A request refused as invalid whose text cannot fit the
 	// window, at three bytes a token, is taken for one.
@@ -276,7 +276,7 @@ func (c *caller) vendor(status int, e vendorError, x exchange) *failure {
 		class = hob.ClassPromptTooLong
 	}
 	again := retryable(status) && e.Code != codeNoQuota && e.Type != codeNoQuota && class != hob.ClassPromptTooLong
-	return &failure{again: again, err: &hob.ProviderError{
+	return &failedTry{again: again, err: &hob.ProviderError{
 		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e)),
 	}}
 }
@@ -300,28 +300,28 @@ func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string
 	return text
 }
 
-// vendorFailure is an error the provider reported inside a stream.
-type vendorFailure struct {
+// streamError is an error the provider reported inside a stream.
+type streamError struct {
 	status int
 	vendorError
 }
 
-func (v *vendorFailure) Error() string { return v.Message }
+func (v *streamError) Error() string { return v.Message }
 
 // broken sorts what went wrong with a connection, or inside a stream. parent is the caller's context, ctx that of the try.
-func (c *caller) broken(ctx, parent context.Context, out *sink, x exchange, err error) *failure {
+func (c *caller) broken(ctx, parent context.Context, out *sink, x exchange, err error) *failedTry {
 	if parent.Err() != nil && !errors.Is(context.Cause(parent), errTotal) {
-		return &failure{err: c.cancelled(parent)}
+		return &failedTry{err: c.cancelled(parent)}
 	}
-	var f *failure
-	var v *vendorFailure
+	var f *failedTry
+	var v *streamError
 	switch {
 	case errors.As(err, &v):
 		f = c.vendor(v.status, v.vendorError, x)
 	case errors.Is(context.Cause(ctx), errTotal):
-		f = &failure{err: c.timedOut()}
+		f = &failedTry{err: c.timedOut()}
 	default:
-		f = &failure{err: c.connection(ctx, err), again: transient(err) || context.Cause(ctx) != nil}
+		f = &failedTry{err: c.connection(ctx, err), again: transient(err) || context.Cause(ctx) != nil}
 	}
 	if out.began {
 		f.again = false

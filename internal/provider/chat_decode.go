@@ -176,7 +176,7 @@ func (d *chatDecoder) decode(data []byte) error {
 	}
 	if present(c.Error) || c.Object == "error" || c.Type == "error" {
 		e, _ := readVendorError(data)
-		return &vendorFailure{status: e.status(), vendorError: e}
+		return &streamError{status: e.status(), vendorError: e}
 	}
 	if d.model == "" {
 		d.model = c.Model
@@ -213,7 +213,7 @@ func (d *chatDecoder) choice(c *chatChoice) error {
 		}
 	}
 	if c.FinishReason == "error" {
-		return &vendorFailure{status: http.StatusBadGateway, vendorError: vendorError{
+		return &streamError{status: http.StatusBadGateway, vendorError: vendorError{
 			Message: "the model behind the provider failed",
 		}}
 	}

@@ -19,15 +19,12 @@ const (
 	maxQuote     = 500      // bytes quoted in a message
 )
 
-// failure is a failed try: the error as the caller gets it, and whether another try may help.
-type failure struct {
+// failedTry is a failed try: the error as the caller gets it, and whether another try may help.
+type failedTry struct {
 	err   *hob.ProviderError
 	again bool
 	wait  time.Duration // what the provider asked to wait, 0 where it said nothing
 }
-
-func (f *failure) Error() string { return f.err.Message }
-func (f *failure) Unwrap() error { return f.err }
 
 // vendorError is the error object of both dialects, as lenient as servers are with it.
 type vendorError struct {

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -126,7 +127,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		whole, err1 := events(bytes.NewReader(body))
 		bytewise, err2 := events(iotest.OneByteReader(bytes.NewReader(body)))
-		if err1 != io.EOF || err2 != io.EOF {
+		if !errors.Is(err1, io.EOF) || !errors.Is(err2, io.EOF) {
 			t.Fatalf("errors %v and %v", err1, err2)
 		}
 		if diff := cmp.Diff(whole, bytewise); diff != "" {

@@ -110,7 +110,7 @@ func (d *messagesDecoder) event(data []byte) (bool, error) {
 func (d *messagesDecoder) take(e *messagesEvent, data []byte) (bool, error) {
 	if present(e.Error) || e.Type == "error" {
 		v, _ := readVendorError(data)
-		return false, &vendorFailure{status: v.status(), vendorError: v}
+		return false, &streamError{status: v.status(), vendorError: v}
 	}
 	switch e.Type {
 	case "message_start":

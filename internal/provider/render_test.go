@@ -161,8 +161,10 @@ func capture(t *testing.T, model string, r hob.Request) []byte {
 // everything.
 func TestRender_EveryValidHistoryIsAccepted(t *testing.T) {
 	t.Parallel()
-	models := []string{"openai/gpt-4o", "openai/o3", "openai/gpt-5", "ollama/llama3", "anthropic/claude-sonnet-4-5",
-		"anthropic/claude-opus-4-7", "anthropic/claude-3-haiku-20240307"}
+	models := []string{
+		"openai/gpt-4o", "openai/o3", "openai/gpt-5", "ollama/llama3", "anthropic/claude-sonnet-4-5",
+		"anthropic/claude-opus-4-7", "anthropic/claude-3-haiku-20240307",
+	}
 	for _, model := range models {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()

@@ -31,12 +31,23 @@ func TestProviders_ErrorsAreSortedByStatus(t *testing.T) {
 		class  hob.ErrorClass
 		tries  int
 	}{
-		{400, hob.ClassBadRequest, 1}, {401, hob.ClassUnauthorized, 1}, {402, hob.ClassUnauthorized, 1},
-		{403, hob.ClassUnauthorized, 1}, {404, hob.ClassBadRequest, 1}, {408, hob.ClassModelError, 4},
-		{409, hob.ClassModelError, 4}, {413, hob.ClassPromptTooLong, 1}, {422, hob.ClassBadRequest, 1},
-		{425, hob.ClassModelError, 4}, {429, hob.ClassRateLimit, 4}, {500, hob.ClassModelError, 4},
-		{501, hob.ClassModelError, 1}, {502, hob.ClassModelError, 4}, {503, hob.ClassModelError, 4},
-		{504, hob.ClassModelError, 4}, {529, hob.ClassModelError, 4},
+		{400, hob.ClassBadRequest, 1},
+		{401, hob.ClassUnauthorized, 1},
+		{402, hob.ClassUnauthorized, 1},
+		{403, hob.ClassUnauthorized, 1},
+		{404, hob.ClassBadRequest, 1},
+		{408, hob.ClassModelError, 4},
+		{409, hob.ClassModelError, 4},
+		{413, hob.ClassPromptTooLong, 1},
+		{422, hob.ClassBadRequest, 1},
+		{425, hob.ClassModelError, 4},
+		{429, hob.ClassRateLimit, 4},
+		{500, hob.ClassModelError, 4},
+		{501, hob.ClassModelError, 1},
+		{502, hob.ClassModelError, 4},
+		{503, hob.ClassModelError, 4},
+		{504, hob.ClassModelError, 4},
+		{529, hob.ClassModelError, 4},
 	}
 	each(t, func(t *testing.T, v vendor) {
 		said := "no"

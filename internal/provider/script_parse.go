@@ -3,7 +3,8 @@ package provider
 import (
 	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,15 +23,7 @@ var directives = map[string]func(*scriptParser, string) error{
 	"chunks": (*scriptParser).chunks, "pace": (*scriptParser).pace, "limit": (*scriptParser).limit,
 }
 
-func directiveNames() string {
-	names := make([]string, 0, 16)
-	for _, n := range []string{"text", "reasoning", "call", "call-raw", "delay", "error", "cut", "if-error", "finish",
-		"usage", "chunks", "pace", "limit", "when", "needs"} {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return strings.Join(names, ", ")
-}
+func directiveNames() string { return strings.Join(slices.Sorted(maps.Keys(directives)), ", ") }
 
 type scriptParser struct {
 	group  *group
@@ -97,7 +90,7 @@ func (p *scriptParser) directive(line string) error {
 		return fmt.Errorf("unknown directive %q; known are %s", quote(name), directiveNames())
 	}
 	if p.callID != "" && name != "call" && name != "call-raw" {
-		return fmt.Errorf("only call and call-raw take an id, as in call#%s:", p.callID)
+		return fmt.Errorf("only call and call-raw take an id, not %s", name)
 	}
 	joined := p.joined
 	p.joined = false
@@ -113,7 +106,7 @@ func (p *scriptParser) directive(line string) error {
 
 func (p *scriptParser) endTurn() error {
 	if !p.opened {
-		return errors.New("the turn before this line is empty; give it a text: or a call:")
+		return errors.New("the turn before this line is empty; give it a line text: … or call: …")
 	}
 	if err := p.turn.check(); err != nil {
 		return err
@@ -125,7 +118,7 @@ func (p *scriptParser) endTurn() error {
 
 func (p *scriptParser) endGroup(s *Script) error {
 	if !p.opened && len(p.group.turns) > 0 {
-		return errors.New("a --- must be followed by a turn; remove it or give the turn a text: or a call:")
+		return errors.New("a --- must be followed by a turn; remove it or give the turn a line text: … or call: …")
 	}
 	if err := p.endTurn(); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (r *eventReader) next() (frame, error) {
 	for {
 		line, whole, err := r.line()
 		if err != nil {
-			if state == oneLine && isDocument(r.bytes(data)) || state != noData && err == io.EOF {
+			if state == oneLine && isDocument(r.bytes(data)) || state != noData && errors.Is(err, io.EOF) {
 				return r.frame(event, data, state, true), nil
 			}
 			return frame{}, err
@@ -181,7 +181,7 @@ func (r *eventReader) line() (s span, whole bool, err error) {
 				return span{}, false, r.err
 			}
 			r.lines, r.scanned = rest.to, rest.to
-			if r.err == io.EOF {
+			if errors.Is(r.err, io.EOF) {
 				return rest, false, nil
 			}
 			return span{}, false, r.err
@@ -302,7 +302,7 @@ func (r *eventReader) rest() ([]byte, error) {
 	}
 	out := bytes.Clone(r.buf[r.start+r.lines : r.end])
 	r.lines, r.scanned = r.end-r.start, r.end-r.start
-	if r.err != io.EOF {
+	if !errors.Is(r.err, io.EOF) {
 		return out, r.err
 	}
 	return out, nil

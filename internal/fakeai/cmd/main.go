@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "-mode must be text or tools, not %q\n", *mode)
 		return 2
 	}
-	var h http.Handler = fakeai.Bench{Tokens: *tokens, Steps: *steps, Interval: *interval}.Handler()
+	h := fakeai.Bench{Tokens: *tokens, Steps: *steps, Interval: *interval}.Handler()
 	if *strict {
 		final := fakeai.Tokens(*tokens)
 		final.Interval = *interval
