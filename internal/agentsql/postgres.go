@@ -214,11 +214,3 @@ func sqlState(err error) string {
 	}
 	return ""
 }
-
-// exec runs one of the package's own or an agent's statements by the extended
-// protocol, which takes one statement only. (Without arguments pgx's own Exec
-// would use the simple protocol, which takes any number.)
-func exec(ctx context.Context, conn *pgx.Conn, sql string) error {
-	_, err := conn.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Close()
-	return err
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,14 +20,9 @@ func (l *login) check(ctx context.Context, s statement) error {
 	if err != nil {
 		return err
 	}
-	view, tree, err := analyse(ctx, conn, s.body)
-	if err == nil || sqlState(err) != "" && !conn.IsClosed() {
-		// The statement was refused or analysed; the session itself is sound.
-		if cleanErr := exec(ctx, conn, "ROLLBACK"); cleanErr == nil {
-			l.keep(l.checker, conn)
-		} else {
-			drop(conn)
-		}
+	view, tree, sound, err := analyse(ctx, conn, s.body)
+	if sound {
+		l.keep(l.checker, conn)
 	} else {
 		drop(conn)
 	}
@@ -53,30 +49,43 @@ func (l *login) check(ctx context.Context, s statement) error {
 	return nil
 }
 
+// storedTree reads what the server made of the view of analyse.
+var storedTree = fmt.Sprintf(`SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= %d THEN r.ev_action::text ELSE '' END
+	FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
+	WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, maxTreeBytes)
+
 // analyse returns the stored tree of a statement and the oid of the view it
-// stands in. The transaction is left open.
-func analyse(ctx context.Context, conn *pgx.Conn, body string) (uint32, string, error) {
-	if err := exec(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"); err != nil {
-		return 0, "", unavailable(err, "The query cannot be checked")
-	}
-	// The line break ends a comment at the end of the statement. A statement
-	// that tries to close the parenthesis early is not a statement when it is
-	// run by itself.
-	if err := exec(ctx, conn, "CREATE TEMPORARY VIEW hob_check AS SELECT 1 FROM ("+body+"\n) hob_statement"); err != nil {
-		return 0, "", err
-	}
-	var view uint32
-	var tree string
-	err := conn.QueryRow(ctx, `SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= $1 THEN r.ev_action::text ELSE '' END
-		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
-		WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, pgx.QueryExecModeExec, maxTreeBytes).Scan(&view, &tree)
+// stood in. sound says that the session may be used again.
+func analyse(ctx context.Context, conn *pgx.Conn, body string) (view uint32, tree string, sound bool, err error) {
+	t, err := send(ctx, conn, []string{
+		"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
+		// The line break ends a comment at the end of the statement. A statement
+		// that tries to close the parenthesis early is not a statement when it
+		// is run by itself.
+		"CREATE TEMPORARY VIEW hob_check AS SELECT 1 FROM (" + body + "\n) hob_statement",
+		storedTree,
+	}, []string{"ROLLBACK"})
 	if err != nil {
-		return 0, "", unavailable(err, "The query cannot be checked")
+		return 0, "", false, err
 	}
-	if tree == "" {
-		return 0, "", &Error{Kind: TooLarge, Message: "The query is too large"}
+	for range 2 {
+		if err := t.skip(); err != nil {
+			return 0, "", t.end() == nil, err
+		}
 	}
-	return view, tree, nil
+	row, err := t.row()
+	if err != nil {
+		return 0, "", t.end() == nil, err
+	}
+	sound = t.end() == nil
+	oid, err := strconv.ParseUint(row[0], 10, 32)
+	if err != nil {
+		return 0, "", false, fmt.Errorf("oid of the view: %w", err)
+	}
+	if row[1] == "" {
+		return 0, "", sound, &Error{Kind: TooLarge, Message: "The query is too large"}
+	}
+	return uint32(oid), row[1], sound, nil
 }
 
 // mayExplain refuses the plan of a view or of a table with row security: it

@@ -388,6 +388,9 @@ func (l *login) session(ctx context.Context, role string) (*pgx.Conn, error) {
 			l.mu.Unlock()
 			settings := l.settings
 			conn, err := l.db.connect(ctx, role, l.db.password(role), settings)
+			if err == nil && role == l.checker {
+				err = warm(ctx, conn)
+			}
 			if err != nil {
 				return nil, unavailable(err, "The project database cannot be reached")
 			}
@@ -401,6 +404,25 @@ func (l *login) session(ctx context.Context, role string) (*pgx.Conn, error) {
 		}
 		drop(last.conn)
 	}
+}
+
+// warm makes the session's schema for temporary objects once and for all. Left
+// to the checks, which are rolled back, each of them would make it anew.
+func warm(ctx context.Context, conn *pgx.Conn) error {
+	t, err := send(ctx, conn, []string{"CREATE TEMPORARY VIEW hob_warm AS SELECT 1"}, []string{"DROP VIEW hob_warm"})
+	for range 2 {
+		if err == nil {
+			err = t.skip()
+		}
+	}
+	if err == nil {
+		err = t.end()
+	}
+	if err != nil {
+		drop(conn)
+		return fmt.Errorf("prepare a session for checks: %w", err)
+	}
+	return nil
 }
 
 // keep returns a session that is clean again to the idle ones.
@@ -417,7 +439,8 @@ func (l *login) keep(role string, conn *pgx.Conn) {
 		}
 		return stale
 	})
-	if closed || len(l.idle[role]) >= idleSessions {
+	const idleState = 'I' // outside a transaction
+	if closed || len(l.idle[role]) >= idleSessions || conn.PgConn().TxStatus() != idleState {
 		drop(conn)
 		return
 	}

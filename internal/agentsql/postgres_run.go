@@ -36,28 +36,37 @@ func (l *login) run(ctx context.Context, q Query, s statement) (Rows, error) {
 // read returns the rows of a statement. whole says that the session has nothing
 // more to send.
 func read(ctx context.Context, conn *pgx.Conn, limits Limits, s statement) (rows Rows, whole bool, err error) {
-	if err := exec(ctx, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"); err != nil {
-		return rows, false, fmt.Errorf("begin: %w", err)
-	}
-	// The server's own stop, a little after ours, should this process die.
-	stop := fmt.Sprintf("SET LOCAL statement_timeout = %d", limits.Timeout.Milliseconds()+cancelGrace.Milliseconds())
-	if err := exec(ctx, conn, stop); err != nil {
-		return rows, false, fmt.Errorf("set timeout: %w", err)
+	group := []string{
+		"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+		// The server's own stop, a little after ours, should this process die.
+		fmt.Sprintf("SET LOCAL statement_timeout = %d", limits.Timeout.Milliseconds()+cancelGrace.Milliseconds()),
 	}
 	if s.explain {
-		return take(conn.PgConn().ExecParams(ctx, s.explainPrefix()+s.body, nil, nil, nil, nil), conn, limits)
+		group = append(group, s.explainPrefix()+s.body)
+	} else {
+		// A cursor lets the server stop at the row limit. It takes no statement
+		// that writes, not even inside WITH.
+		group = append(group, "DECLARE hob_rows NO SCROLL CURSOR FOR "+s.body, fmt.Sprintf("FETCH FORWARD %d FROM hob_rows", limits.Rows+1))
 	}
-	// A cursor lets the server stop at the row limit. It takes no statement
-	// that writes, not even inside WITH.
-	if err := exec(ctx, conn, "DECLARE hob_rows NO SCROLL CURSOR FOR "+s.body); err != nil {
-		return rows, true, err
+	t, err := send(ctx, conn, group)
+	if err != nil {
+		return rows, false, fmt.Errorf("send: %w", err)
 	}
-	fetch := fmt.Sprintf("FETCH FORWARD %d FROM hob_rows", limits.Rows+1)
-	return take(conn.PgConn().ExecParams(ctx, fetch, nil, nil, nil, nil), conn, limits)
+	for range len(group) - 1 {
+		if err := t.skip(); err != nil {
+			return rows, t.end() == nil, err
+		}
+	}
+	r, err := t.next()
+	if err != nil {
+		return rows, t.end() == nil, err
+	}
+	rows, whole, err = take(r, limits)
+	return rows, whole && t.end() == nil, err
 }
 
 // take reads a result up to the limits.
-func take(r *pgconn.ResultReader, conn *pgx.Conn, limits Limits) (Rows, bool, error) {
+func take(r *pgconn.ResultReader, limits Limits) (Rows, bool, error) {
 	var b *builder
 	var convert []func(string) value
 	start := func() {
@@ -95,7 +104,7 @@ func take(r *pgconn.ResultReader, conn *pgx.Conn, limits Limits) (Rows, bool, er
 		start()
 	}
 	if _, err := r.Close(); err != nil {
-		return Rows{}, !conn.IsClosed() && sqlState(err) != "", err
+		return Rows{}, sqlState(err) != "", err
 	}
 	return b.rows(), true, nil
 }
@@ -110,19 +119,23 @@ func drained(r *pgconn.ResultReader) bool {
 // listeners, cursors, prepared statements, temporary objects. It makes sure
 // that the session is still the one that logged in.
 func clean(ctx context.Context, conn *pgx.Conn) error {
-	if err := exec(ctx, conn, "ROLLBACK"); err != nil {
+	t, err := send(ctx, conn, []string{"ROLLBACK"}, []string{"DISCARD ALL"}, []string{"SELECT current_user, session_user"})
+	if err != nil {
 		return err
 	}
-	if err := exec(ctx, conn, "DISCARD ALL"); err != nil {
+	for range 2 {
+		if err := t.skip(); err != nil {
+			return err
+		}
+	}
+	row, err := t.row()
+	if err != nil {
 		return err
 	}
-	var same bool
-	err := conn.QueryRow(ctx, "SELECT current_user = session_user AND session_user = $1",
-		pgx.QueryExecModeExec, conn.Config().User).Scan(&same)
-	if err == nil && !same {
-		err = errors.New("the session changed its user")
+	if user := conn.Config().User; row[0] != user || row[1] != user {
+		return errors.New("the session changed its user")
 	}
-	return err
+	return t.end()
 }
 
 // terminate asks the server to end a backend that did not heed its
