@@ -90,7 +90,7 @@ func TestHelp_ShowsANewcomerTheWay(t *testing.T) {
 		if asked.code != 0 || asked.stdout != flagged.stdout {
 			t.Errorf("hob help %s and hob %s --help differ (exit code %d)", name, name, asked.code)
 		}
-		mustContain(t, "help "+name, asked.stdout, "usage: hob "+name, "--data", "HOB_ADDR")
+		mustContain(t, "help "+name, asked.stdout, "usage: hob "+name, "--data", "HOB_DATA")
 	}
 }
 

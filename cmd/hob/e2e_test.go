@@ -52,6 +52,8 @@ type installation struct {
 	t   *testing.T
 	dir string
 	env map[string]string
+	// args are flags of serve.
+	args []string
 }
 
 // install makes an empty installation. env comes on top of what every one has.
@@ -68,7 +70,9 @@ func install(t *testing.T, env map[string]string) *installation {
 }
 
 // on is the same installation for a test below.
-func (in *installation) on(t *testing.T) *installation { return &installation{t, in.dir, in.env} }
+func (in *installation) on(t *testing.T) *installation {
+	return &installation{t: t, dir: in.dir, env: in.env}
+}
 
 // command prepares hob with the installation's variables and nothing of this process's own.
 func (in *installation) command(args ...string) *exec.Cmd {
@@ -135,7 +139,7 @@ var (
 // serve starts the server and returns when it takes requests. From then on the installation's other commands find it.
 func (in *installation) serve() *serving {
 	in.t.Helper()
-	s := &serving{in: in, cmd: in.command("serve"), ended: make(chan struct{})}
+	s := &serving{in: in, cmd: in.command(append([]string{"serve"}, in.args...)...), ended: make(chan struct{})}
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		in.t.Fatal(err)
@@ -268,6 +272,25 @@ func TestFirstStart_MakesEverythingANewcomerNeeds(t *testing.T) {
 			t.Errorf("%q has mode %04o, want %04o", name, info.Mode().Perm(), mode)
 		}
 	}
+}
+
+func TestGreeting_ShowsACommandThatWorks(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	dir := filepath.Join(t.TempDir(), "it's here")
+	delete(in.env, "HOB_DATA")
+	delete(in.env, "HOB_ADDR")
+	in.args = []string{"--data", dir, "--addr", "127.0.0.1:0"}
+	s := in.serve()
+	delete(in.env, "HOB_ADDR")
+	_, hint, _ := strings.Cut(s.stdout(), "try: ")
+	cmd := exec.Command("bash", "-c", hint)
+	cmd.Env = in.command().Env
+	out := in.finish(cmd)
+	if out.code != 0 {
+		t.Errorf("%s: exit code %d\n%s", hint, out.code, out.stderr)
+	}
+	mustContain(t, "the conversation", out.stdout, "7 open orders")
 }
 
 func TestDemo_AnswersFromTheDatabase(t *testing.T) {

@@ -26,31 +26,36 @@ const (
 
 // world is what a command may touch.
 type world struct {
-	args   []string
-	getenv func(string) string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
+	program string // as it was called, for hints that can be copied
+	args    []string
+	getenv  func(string) string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
 }
 
 func main() {
-	os.Exit(run(context.Background(), world{os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(context.Background(), world{os.Args[0], os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // command is one of hob's commands. do gets the world with its own arguments alone.
 type command struct {
 	name, args, summary string
-	details             string // printed by its help
+	details             string   // printed by its help
+	options             []string // of the configuration, that matter to it; nil = all
 	do                  func(context.Context, world) error
 }
 
+// clientOptions are what a command needs to find a server and its key.
+func clientOptions() []string { return []string{"--addr", "--data", "--service-key", "HOB_KEY"} }
+
 func commands() []command {
 	return []command{
-		{"serve", "[flags]", "run the server: API, event streams, workers", serveHelp, serve},
-		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, chat},
-		{"key", "create|list|revoke", "manage API keys", keyHelp, keys},
-		{"doctor", "[--json]", "check the installation; exit code 1 on a fault", doctorHelp, doctor},
-		{"version", "[--json]", "print the version", versionHelp, printVersion},
+		{"serve", "[flags]", "run the server: API, event streams, workers", serveHelp, nil, serve},
+		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, clientOptions(), chat},
+		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
+		{"doctor", "[--json]", "check the installation; exit code 1 on a fault", doctorHelp, nil, doctor},
+		{"version", "[--json]", "print the version", versionHelp, []string{"--data"}, printVersion},
 	}
 }
 
@@ -165,7 +170,7 @@ More about one of them: hob help COMMAND. Options and variables: hob help serve.
 
 func helpFor(w world, c command) int {
 	fmt.Fprintf(w.stdout, "usage: hob %s %s\n\n%s", c.name, c.args, c.details)
-	if err := config.WriteUsage(w.stdout); err != nil {
+	if err := config.WriteUsage(w.stdout, c.options...); err != nil {
 		return exitFault
 	}
 	return exitOK

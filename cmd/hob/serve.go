@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -96,7 +97,24 @@ func greet(w world, c config.Config, made hob.Secret) {
 	if made != "" {
 		fmt.Fprintf(w.stdout, "service key (shown this once, kept in %s/%s): %s\n", c.Data, serviceKeyFile, string(made))
 	}
-	fmt.Fprint(w.stdout, "try: hob chat demo \"How many orders are open?\"\n")
+	fmt.Fprintf(w.stdout, "try: %s chat demo \"How many orders are open?\"%s\n", w.program, whereabouts(c))
+}
+
+// whereabouts are the flags with which another command finds a server that does not run on the defaults.
+func whereabouts(c config.Config) string {
+	var flags string
+	for _, s := range c.Dump() {
+		if s.Source != config.FromFlag {
+			continue
+		}
+		switch s.Name {
+		case "--addr":
+			flags += " --addr " + c.Addr
+		case "--data":
+			flags += " --data '" + strings.ReplaceAll(c.Data, "'", `'\''`) + "'"
+		}
+	}
+	return flags
 }
 
 // server is the engine and the API over one set of parts.

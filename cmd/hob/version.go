@@ -16,7 +16,6 @@ const versionHelp = `Prints Hob's version and the Go release it was built with.
 
   --json   as JSON
 
-The options below are read, but none matters here.
 `
 
 // Version is what /health and hob version tell: the linker's stamp, else what go install recorded, else dev.

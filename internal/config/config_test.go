@@ -401,4 +401,11 @@ func TestUsage_ListsEveryOption(t *testing.T) {
 			t.Errorf("the usage does not name %s", s.Name)
 		}
 	}
+	b.Reset()
+	if err := config.WriteUsage(&b, "--addr", "HOB_KEY"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, "--addr, HOB_ADDR") || !strings.Contains(got, "HOB_KEY") || strings.Contains(got, "--drain") {
+		t.Errorf("the usage of two options is:\n%s", got)
+	}
 }

@@ -3,14 +3,18 @@ package config
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// WriteUsage prints the flags and variables for the terminal.
-func WriteUsage(w io.Writer) error {
+// WriteUsage prints the flags and variables for the terminal: those of the given names (as in Setting.Name), or all.
+func WriteUsage(w io.Writer, names ...string) error {
 	var b strings.Builder
 	group := ""
 	for _, o := range options() {
+		if len(names) > 0 && !slices.Contains(names, o.name()) {
+			continue
+		}
 		if o.group != group {
 			group = o.group
 			fmt.Fprintf(&b, "\n%s:\n", group)
