@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
-	"sync/atomic"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,19 +81,77 @@ func BenchmarkCommit(b *testing.B) {
 			}
 			x.report(before)
 		})
-		b.Run(name+"/64 at once", func(b *testing.B) {
-			x := newBench(b, config(b))
-			var n atomic.Int64
-			before := x.db.Stats()
-			b.SetParallelism(32) // times GOMAXPROCS
-			b.RunParallel(func(pb *testing.PB) {
-				id, seq := x.start(hob.SessionID(fmt.Sprint("s", n.Add(1)))), int64(1)
-				for pb.Next() {
-					seq++
-					x.commit(id, seq)
+		b.Run(name+"/64 at once", func(b *testing.B) { commitsAtOnce(b, config(b)) })
+	}
+	c := filled(b)
+	b.Run("sqlite/64 at once beside 1,000,000 events", func(b *testing.B) { commitsAtOnce(b, c) })
+}
+
+func commitsAtOnce(b *testing.B, c store.Config) {
+	b.Helper()
+	x := newBench(b, c)
+	before := x.db.Stats()
+	b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		id, seq := x.start(hob.NewSessionID()), int64(1)
+		for pb.Next() {
+			seq++
+			x.commit(id, seq)
+		}
+	})
+	x.report(before)
+}
+
+// filled is a database in which 10,000 runs have left 100 events each.
+func filled(b *testing.B) store.Config {
+	b.Helper()
+	c := store.Config{Dir: b.TempDir(), Box: box(b)}
+	db, err := store.Open(b.Context(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	file, err := sql.Open("sqlite", filepath.Join(c.Dir, store.FileName)+"?_pragma=synchronous(off)")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	for _, stmt := range []string{
+		`INSERT INTO sessions WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 10000)
+			SELECT n, 'sess_' || hex(randomblob(6)), 'default', 'u', '', 'a', '', '{}', '{}', 1, 1, 'hi', n, n, n FROM i`,
+		`INSERT INTO runs SELECT n, 'run_' || hex(randomblob(6)), 'default', '', 'a', n, 1, 'completed', 1, 1, '', 0, 100, '', n, n, n FROM sessions`,
+		`INSERT INTO run_events WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 100)
+			SELECT r.n, i.n, 'content_delta', 0, hex(zeroblob(100)) FROM runs r, i`,
+	} {
+		if _, err := file.ExecContext(b.Context(), stmt); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c
+}
+
+// BenchmarkHistory reads what fits into 20,000 characters, of a short session and of a long one.
+func BenchmarkHistory(b *testing.B) {
+	for _, turns := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("sqlite/%d turns", turns), func(b *testing.B) {
+			x := newBench(b, store.Config{Dir: b.TempDir()})
+			seed := make([]hob.SeedTurn, turns)
+			for i := range seed {
+				seed[i] = hob.SeedTurn{User: strings.Repeat("u", 200), Assistant: strings.Repeat("a", 200)}
+			}
+			ses, err := x.db.CreateSession(b.Context(), x.by, hob.Session{Agent: &x.agent}, seed)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				list, err := x.db.History(b.Context(), x.by, ses.ID, int64(turns+1), 20_000)
+				if err != nil || len(list) != 100 {
+					b.Fatalf("%d messages, %v", len(list), err)
 				}
-			})
-			x.report(before)
+			}
 		})
 	}
 }
