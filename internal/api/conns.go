@@ -68,7 +68,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // data would take the answer away again.
 func (l *listener) refuse(c net.Conn) {
 	defer func() { <-l.refusing }()
-	_ = c.SetDeadline(time.Now().Add(refuseTime))
+	_ = c.SetDeadline(socketTime(refuseTime))
 	if _, err := io.WriteString(c, full); err == nil {
 		if t, ok := c.(interface{ CloseWrite() error }); ok && t.CloseWrite() == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(c, headerSize)) // until the far end has read and closed, or the time is up

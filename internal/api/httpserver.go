@@ -30,5 +30,8 @@ func Server(addr string, handler http.Handler) *http.Server {
 	}
 }
 
+// socketTime is a deadline for a connection, which counts by the system's clock whatever clock the rest goes by.
+func socketTime(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // see above
+
 // isUnsupported is for writers that know no deadlines, as those of tests.
 func isUnsupported(err error) bool { return errors.Is(err, http.ErrNotSupported) }

@@ -88,7 +88,7 @@ func exposeMetrics(c *call) error {
 	fmt.Fprintf(&b, "# TYPE hob_build_info gauge\nhob_build_info{version=%q} 1\n", c.s.Version)
 	c.w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	c.w.Header().Set("Cache-Control", "no-store")
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.s.Limits.WriteTime))
+	_ = c.rc.SetWriteDeadline(socketTime(c.s.Limits.WriteTime))
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write([]byte(b.String())) // a reader that left is no fault of ours
 	return nil

@@ -6,7 +6,6 @@ import (
 	"html"
 	"net/http"
 	"strings"
-	"time"
 
 	"hob"
 )
@@ -54,7 +53,7 @@ func (c *call) page(name string, data []byte) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cache-Control", "no-cache")
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.s.Limits.WriteTime))
+	_ = c.rc.SetWriteDeadline(socketTime(c.s.Limits.WriteTime))
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write(data) // a reader that left is no fault of ours
 }

@@ -67,7 +67,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	defer s.recovered(a, r, id)
 	if r.ContentLength != 0 { // a body that comes too slowly, read or not, ends here
-		_ = http.NewResponseController(a).SetReadDeadline(time.Now().Add(s.Limits.BodyTime)) // unsupported only in tests
+		_ = http.NewResponseController(a).SetReadDeadline(socketTime(s.Limits.BodyTime)) // unsupported only in tests
 	}
 	if s.cors(a, r) {
 		return
@@ -117,7 +117,7 @@ func unclean(path string) bool {
 
 // serve carries out one route: who is it, may they, not too often, then the handler.
 func (s *server) serve(rt *route, counts *routeCounts, w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
+	start := s.Clock()
 	a := w.(*answered) //nolint:forcetypeassert // ServeHTTP made it
 	c := &call{Request: r, w: a, rc: http.NewResponseController(a), s: s, rt: rt, id: r.Header.Get(requestIDHeader)}
 	if err := s.enter(c); err != nil {
@@ -125,7 +125,7 @@ func (s *server) serve(rt *route, counts *routeCounts, w http.ResponseWriter, r 
 	} else if err := rt.handle(c); err != nil {
 		s.failed(c, a, err)
 	}
-	took := time.Since(start)
+	took := s.Clock().Sub(start)
 	counts.done(a.status, took)
 	if s.Log.Enabled(r.Context(), slog.LevelDebug) { // the route's pattern: paths and queries may hold what is nobody's business
 		s.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", c.id), slog.String("route", r.Pattern),
@@ -214,13 +214,13 @@ func shortMethod(m string) string {
 
 // sent answers with a status alone.
 func (s *server) sent(w http.ResponseWriter, status int) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.Limits.WriteTime))
+	_ = http.NewResponseController(w).SetWriteDeadline(socketTime(s.Limits.WriteTime))
 	w.WriteHeader(status)
 }
 
 // write answers with a JSON body.
 func (s *server) write(w http.ResponseWriter, status int, body []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.Limits.WriteTime))
+	_ = http.NewResponseController(w).SetWriteDeadline(socketTime(s.Limits.WriteTime))
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

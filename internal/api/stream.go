@@ -87,7 +87,7 @@ func (c *call) begin() {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-store")
 	h.Set("X-Accel-Buffering", "no")
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.s.Limits.WriteTime))
+	_ = c.rc.SetWriteDeadline(socketTime(c.s.Limits.WriteTime))
 	c.w.WriteHeader(http.StatusOK)
 }
 
@@ -130,7 +130,7 @@ func appendFrame(b []byte, e *hob.Event, numbered bool) []byte {
 }
 
 func (c *call) flush(b []byte) error {
-	if err := c.rc.SetWriteDeadline(time.Now().Add(c.s.Limits.WriteTime)); err != nil && !isUnsupported(err) {
+	if err := c.rc.SetWriteDeadline(socketTime(c.s.Limits.WriteTime)); err != nil && !isUnsupported(err) {
 		return err
 	}
 	if _, err := c.w.Write(b); err != nil {

@@ -161,7 +161,7 @@ func updateTool(c *call) error {
 	if given(b, "input_schema") {
 		p.InputSchema = in.InputSchema
 	}
-	if in.Config != nil || in.endpointInput.any() {
+	if in.Config != nil || in.any() {
 		config := in.config(old.Config)
 		if err := c.checkConfig(config); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (in toolInput) config(old hob.ToolConfig) hob.ToolConfig {
 			out.Recovery = *r
 		}
 	}
-	in.endpointInput.onto(&out)
+	in.onto(&out)
 	if out.Method == "" {
 		out.Method = http.MethodPost
 	}
