@@ -1,10 +1,9 @@
 package agentsql
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"runtime/cgo"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -21,10 +20,13 @@ import (
 // text, sqlite3_stmt_readonly, a progress handler that may look at limits, and
 // the length of a value before it is copied.
 type sqliteConn struct {
-	tls    *libc.TLS
-	db     uintptr
-	handle cgo.Handle // of the guard, 0 before guardWith
-	boxed  uintptr    // C memory that holds handle
+	tls *libc.TLS
+	db  uintptr
+
+	// The engine holds these by address, which the collector does not see; they
+	// live, and stay where they are, as long as the connection.
+	authorize authorizeFunc
+	progress  progressFunc
 }
 
 // sqliteError is an engine's result code with its message.
@@ -141,46 +143,36 @@ func (c *sqliteConn) config(op, on int32) error {
 	return nil
 }
 
+// The engine's signatures of an authorizer and a progress handler.
+type (
+	authorizeFunc func(tls *libc.TLS, data uintptr, action int32, a, b, database, source uintptr) int32
+	progressFunc  func(tls *libc.TLS, data uintptr) int32
+)
+
 // guardWith makes g judge everything prepared from now on, and watch it run.
 func (c *sqliteConn) guardWith(g *sqliteGuard) error {
-	c.handle = cgo.NewHandle(g)
-	c.boxed = libc.Xcalloc(c.tls, 1, 8)
-	if c.boxed == 0 {
-		return errors.New("sqlite: out of memory")
+	c.authorize = func(_ *libc.TLS, _ uintptr, action int32, a, b, database, _ uintptr) int32 {
+		if !g.authorize(action, cString(a), cString(b), cString(database)) {
+			return sqlite3.SQLITE_DENY
+		}
+		return sqlite3.SQLITE_OK
 	}
-	libc.AtomicStorePUintptr(c.boxed, uintptr(c.handle))
-	if rc := sqlite3.Xsqlite3_set_authorizer(c.tls, c.db, sqliteCallback(authorizeCallback), c.boxed); rc != sqlite3.SQLITE_OK {
+	c.progress = func(*libc.TLS, uintptr) int32 {
+		if !g.goOn() {
+			return 1
+		}
+		return 0
+	}
+	if rc := sqlite3.Xsqlite3_set_authorizer(c.tls, c.db, callback(&c.authorize), 0); rc != sqlite3.SQLITE_OK {
 		return c.errorOf(rc)
 	}
-	sqlite3.Xsqlite3_progress_handler(c.tls, c.db, progressOps, sqliteCallback(progressCallback), c.boxed)
+	sqlite3.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(&c.progress), 0)
 	return nil
 }
 
-// sqliteCallback gives the address the engine calls f by. f must be a declared
-// function: its code pointer then lies in read-only memory and never moves.
-func sqliteCallback[F any](f F) uintptr {
-	return *(*uintptr)(unsafe.Pointer(&struct{ f F }{f}))
-}
-
-func guardOf(boxed uintptr) *sqliteGuard {
-	g, _ := cgo.Handle(libc.AtomicLoadPUintptr(boxed)).Value().(*sqliteGuard)
-	return g
-}
-
-func authorizeCallback(_ *libc.TLS, boxed uintptr, action int32, a, b, database, _ uintptr) int32 {
-	g := guardOf(boxed)
-	if g == nil || !g.authorize(action, cString(a), cString(b), cString(database)) {
-		return sqlite3.SQLITE_DENY
-	}
-	return sqlite3.SQLITE_OK
-}
-
-func progressCallback(_ *libc.TLS, boxed uintptr) int32 {
-	if g := guardOf(boxed); g == nil || !g.goOn() {
-		return 1
-	}
-	return 0
-}
+// callback gives the address the engine calls *f by: that of the function's own
+// data, which a Go function value is a pointer to.
+func callback[F any](f *F) uintptr { return *(*uintptr)(unsafe.Pointer(f)) }
 
 func cString(p uintptr) string {
 	if p == 0 {
@@ -317,11 +309,6 @@ func (c *sqliteConn) close() {
 	if c.db != 0 {
 		sqlite3.Xsqlite3_close_v2(c.tls, c.db)
 	}
-	if c.boxed != 0 {
-		libc.Xfree(c.tls, c.boxed)
-	}
-	if c.handle != 0 {
-		c.handle.Delete()
-	}
+	runtime.KeepAlive(c) // and the callbacks with it, to the last call
 	c.tls.Close()
 }
