@@ -1,8 +1,10 @@
 package fakeai
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -109,8 +111,10 @@ func chatEvents(p Parsed, r Reply) [][]byte {
 	for _, s := range r.Reasoning {
 		events = append(events, frame(map[string]any{"reasoning_content": s}, nil))
 	}
+	const place = "PLACEOFTHETEXT"
+	before, behind, _ := bytes.Cut(frame(map[string]any{"content": place}, nil), []byte(`"`+place+`"`))
 	for _, s := range r.Text {
-		events = append(events, frame(map[string]any{"content": s}, nil))
+		events = append(events, slices.Concat(before, mustJSON(s), behind))
 	}
 	for _, d := range callDeltas(r) {
 		events = append(events, frame(d, nil))

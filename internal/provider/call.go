@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/egress"
 )
 
 // Defaults of how long and how often a provider is tried. Config can change them.
@@ -345,8 +346,13 @@ func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
 	err = c.clean.wrap(bare(err))
 	e := &hob.ProviderError{Class: hob.ClassModelError, Err: err}
 	var ours *hob.Error
-	var refusal net.Error
+	var guard *egress.Error
+	var network net.Error
 	switch {
+	case errors.As(err, &guard) && guard.Kind == egress.Unreachable:
+		e.Message = c.name + ": no connection to the provider; check that it runs, and " + c.urlVar
+	case errors.As(err, &guard) && refusal(guard):
+		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+guard.Message+"; check "+c.urlVar
 	case errors.As(err, &ours):
 		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+ours.Message
 	case errors.Is(err, errWebPage):
@@ -355,7 +361,7 @@ func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
 		e.Message = c.name + ": " + errSilent.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.Message = c.name + ": the connection broke before the answer was complete"
-	case errors.As(err, &refusal):
+	case errors.As(err, &network):
 		e.Message = c.name + ": no connection to the provider (" + quote(err.Error()) + "); check " + c.urlVar
 	default:
 		e.Message = c.name + ": " + quote(err.Error())
@@ -364,13 +370,27 @@ func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
 	return e
 }
 
+// refusal says whether the guard will say the same at the next try.
+func refusal(e *egress.Error) bool {
+	switch e.Kind {
+	case egress.Refused, egress.BadURL, egress.BadRequest, egress.BadAllow, egress.BadTLS, egress.BadRedirect, egress.TooLarge,
+		egress.Closed:
+		return true
+	case egress.Unreachable, egress.Timeout, egress.Canceled, egress.BadResponse, egress.Busy:
+	}
+	return false
+}
+
 // transient says whether a connection that failed so may succeed at the next try: everything but refusals of our own,
 // wrong certificates, names that do not exist and frames that are too large.
 func transient(err error) bool {
 	var ours *hob.Error
+	var guard *egress.Error
 	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
 	switch {
+	case errors.As(err, &guard):
+		return !refusal(guard)
 	case errors.As(err, &ours), errors.As(err, &cert), errors.Is(err, errFrameTooLarge),
 		errors.Is(err, errWebPage), errors.Is(err, errCallsTooLong):
 		return false

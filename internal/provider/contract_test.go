@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"hob"
+	"hob/internal/egress"
 	"hob/internal/fakeai"
 	"hob/internal/provider"
 )
@@ -65,9 +66,9 @@ func newBed(t *testing.T, v vendor, reply func(fakeai.Parsed) fakeai.Reply, chan
 	}
 	b := &bed{fake: fakeai.New(o)}
 	srv := httptest.NewServer(b.fake)
-	transport := &http.Transport{}
-	t.Cleanup(func() { transport.CloseIdleConnections(); srv.Close() })
-	c := provider.Config{Clients: direct{&http.Client{Transport: transport}}, RetryBase: time.Millisecond}
+	guard := egress.New(egress.Config{})
+	t.Cleanup(func() { guard.Close(); srv.Close() })
+	c := provider.Config{Clients: guard, RetryBase: time.Millisecond}
 	v.config(&c, srv.URL)
 	if change != nil {
 		change(&c)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hob"
+	"hob/internal/egress"
 	"hob/internal/provider"
 )
 
@@ -165,7 +166,7 @@ func TestProviders_Inventory(t *testing.T) {
 type refusing struct{}
 
 func (refusing) OperatorClient(string) (*http.Client, error) {
-	return nil, hob.Errorf(hob.Invalid, "the address 169.254.169.254 is not allowed")
+	return nil, &egress.Error{Kind: egress.Refused, Message: "the address 169.254.169.254 is not allowed"}
 }
 
 func TestProviders_GuardsRefusalIsNotTriedAgain(t *testing.T) {

@@ -182,9 +182,9 @@ func TestProviders_IdleStreamIsCut(t *testing.T) {
 func TestProviders_TotalTimeBoundsAllTries(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, v vendor) {
-		endless := fakeai.Tokens(1_000)
+		endless := fakeai.Tokens(500)
 		endless.Interval = 5 * time.Millisecond
-		b := newBed(t, v, fakeai.Always(endless), func(c *provider.Config) { c.Total = 400 * time.Millisecond })
+		b := newBed(t, v, fakeai.Always(endless), func(c *provider.Config) { c.Total = time.Second })
 		start := time.Now()
 		a := collect(t, b.model, ask("hi"))
 		if a.Err == nil || a.Err.Class != hob.ClassCut || a.Text == "" || time.Since(start) > 5*time.Second {
