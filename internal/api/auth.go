@@ -173,14 +173,25 @@ func (a *authenticator) forget(id hob.KeyID) {
 	}
 }
 
-// still says whether a credential that was accepted is good now. Faults of the store count as yes: streams outlive a
-// short one.
-func (a *authenticator) still(ctx context.Context, c credential) bool {
+// still says why a credential that was accepted is not good any more: errRevoked or errExpired. Faults of the store count
+// as good: streams outlive a short one.
+func (a *authenticator) still(ctx context.Context, c credential) error {
 	if c.expires != 0 {
-		return a.clock().UnixMicro() < c.expires
+		if a.clock().UnixMicro() >= c.expires {
+			return errExpired
+		}
+		return nil
 	}
 	key, found, err := a.lookup(ctx, c.hash, "")
-	return err != nil || (found && a.usable(key) == nil)
+	switch {
+	case err != nil:
+		return nil
+	case !found || !key.RevokedAt.IsZero():
+		return errRevoked
+	case a.usable(key) != nil:
+		return errExpired
+	}
+	return nil
 }
 
 // user reads a signed end-user token.

@@ -107,8 +107,12 @@ func (b *buckets) use(name string, tokens float64) time.Duration {
 	return 0
 }
 
-// errRevoked ends the streams of a credential that is not good any more.
-var errRevoked = errors.New("the key or token is no longer valid")
+// What ends the streams of a credential that is not good any more. A revoked one also ends the runs it waits for; after
+// an expiry their owner may come back with a new one.
+var (
+	errRevoked = errors.New("the key was revoked")
+	errExpired = errors.New("the key or token has expired")
+)
 
 // streams counts the open connections that wait on runs and ends those whose credential was revoked or has expired: one
 // look per credential, not per connection. The watching goroutine lives while there is a connection.
@@ -140,7 +144,7 @@ func newStreams(l Limits, a *authenticator) *streams {
 	return &streams{limits: l, auth: a, byWho: map[who]int{}, byCred: map[credential]*held{}}
 }
 
-// hold admits a connection. Its context ends, with errRevoked as cause, when the credential does; release must be called.
+// hold admits a connection. Its context ends, with errRevoked or errExpired as cause, when the credential does; release must be called.
 // Streams are counted: over a limit the error is RateLimited or Unavailable. Other waits are only watched.
 func (s *streams) hold(ctx context.Context, c *call, counted bool) (context.Context, *lease, error) {
 	l := &lease{s: s, cred: c.cred, who: whoIs(c.by), counted: counted}
@@ -199,12 +203,12 @@ func (s *streams) watch(c credential, h *held) {
 		case <-every.C:
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), s.limits.Recheck)
-		good := s.auth.still(ctx, c)
+		cause := s.auth.still(ctx, c)
 		cancel()
-		if !good {
+		if cause != nil {
 			s.mu.Lock()
 			for _, end := range h.ends {
-				end(errRevoked)
+				end(cause)
 			}
 			s.mu.Unlock()
 		}

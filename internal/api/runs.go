@@ -43,7 +43,7 @@ func runSync(c *call) error {
 	}
 	r, err := c.s.Engine.Wait(ctx, c.follower(), started.Run.ID)
 	if err != nil {
-		return c.left(ctx, err)
+		return c.left(ctx, reading{run: started.Run.ID, own: true}, err)
 	}
 	if !r.Status.Final() {
 		return ending(r.ID)
@@ -64,7 +64,7 @@ func runStream(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.follow(ctx, reading{run: started.Run.ID})
+	return c.follow(ctx, reading{run: started.Run.ID, own: true})
 }
 
 // runEvents is the door for coming back: numbered frames, from any position on.
@@ -92,7 +92,10 @@ func runEvents(c *call) error {
 		return err
 	}
 	defer lease.release()
-	return c.follow(ctx, reading{run: id, after: after, numbered: true, over: run.Status.Final() && after == run.LastSeq})
+	return c.follow(ctx, reading{
+		run: id, after: after, numbered: true, over: run.Status.Final() && after == run.LastSeq,
+		own: whoIs(run.Principal) == whoIs(c.by),
+	})
 }
 
 // mayFollow lets whoever may run follow what it started, as well as whoever may read.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -29,6 +30,7 @@ type reading struct {
 	after    int64 // the last event it has
 	numbered bool  // with id lines
 	over     bool  // the run had ended, and after is its last event
+	own      bool  // the caller started it
 }
 
 // follow sends a run's events as they come, behind a position, until the run's end. An error before the first byte is
@@ -38,7 +40,7 @@ func (c *call) follow(ctx context.Context, r reading) error {
 	begun, over := false, r.over
 	for batch, err := range c.s.Engine.Events(ctx, c.follower(), r.run, r.after, c.s.Limits.KeepAlive) {
 		if err != nil {
-			return c.left(ctx, err)
+			return c.left(ctx, r, err)
 		}
 		if !begun {
 			c.begin()
@@ -67,10 +69,19 @@ func ending(id hob.RunID) error {
 	return e
 }
 
-// left tells a revoked key from a fault.
-func (c *call) left(ctx context.Context, err error) error {
-	if context.Cause(ctx) == errRevoked { //nolint:errorlint // the cause is set as it is
-		return unauthorized("Invalid token: "+errRevoked.Error(), "invalid_token")
+// left tells a credential that ended from a fault. A run that a revoked key started and waits for ends with it, tools
+// under way included.
+func (c *call) left(ctx context.Context, r reading, err error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errExpired):
+		return unauthorized("Token has expired", "token_expired")
+	case errors.Is(cause, errRevoked):
+		if r.own {
+			if _, err := c.s.Engine.Cancel(context.WithoutCancel(ctx), c.by, r.run); err != nil {
+				return hob.Wrap("cancel the run of a revoked key", err)
+			}
+		}
+		return unauthorized("Invalid token: "+errRevoked.Error(), "key_revoked")
 	}
 	if hob.KindOf(err) == hob.NotFound {
 		return absentRun()
