@@ -348,18 +348,19 @@ func (b *bench) cleanUp() {
 	}
 }
 
-// profile takes a CPU profile of the server while a part runs, where the server offers one. The function it gives waits
-// for the profile to end.
-func (b *bench) profile(ctx context.Context, part int, name string) (wait func()) {
+// profile takes a CPU profile of the server while a part makes so many comparisons, where the server offers one. The
+// function it gives waits for the profile to end.
+func (b *bench) profile(ctx context.Context, part, comparisons int) (wait func()) {
 	if b.pprof == "" {
 		return func() {}
 	}
-	seconds := max(1, int((time.Duration(b.plan.rounds) * b.plan.slice).Seconds()))
+	one := 2 * (time.Duration(b.plan.rounds)*b.plan.slice + b.plan.warm)
+	seconds := max(1, int((time.Duration(comparisons) * one).Seconds()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		err := fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", b.pprof, seconds),
-			filepath.Join(b.options.profile, fmt.Sprintf("%d-%s.pprof", part, name)))
+			filepath.Join(b.options.profile, fmt.Sprintf("part-%d.pprof", part)))
 		if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 			fmt.Fprintln(b.progress, "bench: profile:", err)
 		}

@@ -107,7 +107,7 @@ func (b *bench) textRuns(ctx context.Context) error {
 		return err
 	}
 	defer b.end(s.process)
-	profile := b.profile(ctx, 1, "text")
+	profile := b.profile(ctx, 1, 2)
 	defer profile()
 	raw, hob := streams(b.clock, s.raw()), streams(b.clock, s.through())
 	var base float64
@@ -144,7 +144,7 @@ func (b *bench) toolRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	profile := b.profile(ctx, 2, "tools")
+	profile := b.profile(ctx, 2, 1)
 	defer profile()
 	r, err := b.compare(ctx, s.pid(), comparison{
 		raw: b.conversations(s.model, turns), hob: streams(b.clock, s.through()), clients: clients,
