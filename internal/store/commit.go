@@ -121,7 +121,8 @@ func scanPlace(r row) (m place, err error) {
 }
 
 // Commit writes one step of a run. It is fenced where another process has claimed the run, where the run has ended or was
-// deleted, and where the events do not count on from the last one.
+// deleted, and where the events do not count on from the last one. The owner is written with Outcome Running alone: as
+// long as a run is driven on, it has the one that started or claimed it.
 func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	if len(c.Events) > 0 {
 		if err := numbered(c.Events, c.Events[0].Seq); err != nil {

@@ -41,15 +41,16 @@ func sessionObject(x storedSession) hob.Object {
 	return o
 }
 
-// sessionUser is the user a new session belongs to: a user's own, or the one that a service key names.
-func sessionUser(by hob.Principal, s hob.Session) string {
+// sessionOwner is whose a new session is, and the user it is for: a user's own, or the one that is named by somebody who
+// sees all sessions.
+func sessionOwner(by hob.Principal, s hob.Session) (owner, user string) {
 	switch {
+	case s.UserID != nil && *s.UserID != "" && by.SeesAll():
+		return string(hob.UserPrincipal) + ":" + *s.UserID, *s.UserID
 	case by.Kind == hob.UserPrincipal:
-		return by.ID
-	case s.UserID != nil:
-		return *s.UserID
+		return by.Owner(), by.ID
 	}
-	return ""
+	return by.Owner(), ""
 }
 
 func readSession(ctx context.Context, t *tx, by hob.Principal, scope hob.Scope, id hob.SessionID) (storedSession, error) {
@@ -83,11 +84,8 @@ func (s *DB) CreateSession(ctx context.Context, by hob.Principal, ses hob.Sessio
 	if len(ses.ID) > hob.MaxSessionID {
 		return hob.Session{}, hob.Errorf(hob.Invalid, "session_id must have at most %d bytes", hob.MaxSessionID).With("field", "session_id")
 	}
-	ses.UUID, ses.Workspace, ses.Owner = hob.NewUUID(), by.Workspace, by.Owner()
-	user := sessionUser(by, ses)
-	if by.SeesAll() && ses.UserID != nil {
-		ses.Owner = string(hob.UserPrincipal) + ":" + *ses.UserID
-	}
+	owner, user := sessionOwner(by, ses)
+	ses.UUID, ses.Workspace, ses.Owner, ses.UserID = hob.NewUUID(), by.Workspace, owner, nil
 	if user != "" {
 		ses.UserID = &user
 	}

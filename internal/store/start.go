@@ -24,9 +24,11 @@ type start struct {
 }
 
 func (s *DB) prepareStart(n hob.NewRun) (start, error) {
+	id, ok := uuid(n.Run.Agent)
+	n.Run.Agent = hob.AgentID(id)
 	r := n.Run
 	x := start{NewRun: n, now: s.now(), uuid: hob.NewUUID()}
-	if r.Workspace != r.Principal.Workspace {
+	if !ok || r.Workspace != r.Principal.Workspace {
 		return x, hob.Absent(hob.AgentObject)
 	}
 	if err := hob.Can(r.Principal, hob.ScopeRun, hob.Object{Kind: hob.AgentObject, Workspace: r.Workspace, Agent: r.Agent}); err != nil {
@@ -71,7 +73,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	var started hob.StartedRun
 	newPin := false
 	err = s.write(ctx, "start a run", func(ctx context.Context, t *tx) (err error) {
-		started, newPin = hob.StartedRun{Run: n.Run}, false
+		started, newPin = hob.StartedRun{}, false
 		before, err := s.replay(ctx, t, x)
 		if err != nil {
 			return err
@@ -158,10 +160,7 @@ type entered struct {
 // rule as hob.Can, so that one statement does. Where it lets nobody in, refusal tells why.
 func (s *DB) enterSession(ctx context.Context, t *tx, x start) (entered, error) {
 	r, p := x.Run, x.Run.Principal
-	owner, user := p.Owner(), sessionUser(p, x.Session)
-	if p.SeesAll() && x.Session.Owner != "" {
-		owner = x.Session.Owner
-	}
+	owner, user := sessionOwner(p, x.Session)
 	first, _ := firstChars(x.Message.Text(), firstMessageChars)
 	e, err := returning(ctx, t, func(r row) (e entered, err error) { err = r.Scan(&e.n, &e.turn, &e.uuid); return e, err },
 		`INSERT INTO sessions (id, workspace_id, uuid, owner, agent_id, user_id, session_data, metadata, turns, run_count,

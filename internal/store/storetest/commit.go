@@ -35,11 +35,13 @@ func commitKept(w *world) {
 	}
 	c := step(r, event(2, hob.EventStepStarted, ""), event(3, hob.EventContentDelta, "let me see"), event(4, hob.EventToolCall, ""))
 	c.Base, c.Messages, c.Calls = 1, messages, calls
+	spent := hob.Usage{PromptTokens: 5, CompletionTokens: 2, ReasoningTokens: 1, CachedTokens: 3, TotalTokens: 7}
+	c.Usage = []hob.UsageEntry{{Component: "run", Model: "m", Step: 1, Usage: spent}, {Component: "run", Model: "m", Step: 1, Usage: spent}}
 	w.must(w.s.Commit(w.ctx, c))
 	st, err := w.s.Load(w.ctx, r.ID)
 	w.must(err)
 	want := r
-	want.LastSeq = 4
+	want.LastSeq, want.Usage = 4, spent.Add(spent)
 	if d := cmp.Diff(hob.RunState{
 		Run: want, Pin: json.RawMessage(`{"agent":{"name":"first"},"tools":[]}`), Calls: calls, VoidFrom: 3, Step: 1,
 		Messages: append([]hob.Message{{Role: hob.RoleUser, Content: "hello from " + string(r.ID)}}, messages...),

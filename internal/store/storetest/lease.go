@@ -187,6 +187,10 @@ func releaseFrees(w *world) {
 		w.t.Fatalf("claimed %v, want %s, the rest of p1", got, b.ID)
 	}
 	w.must(w.s.Release(w.ctx, ""))
+	// A release ends the lease, not the right to write: that ends with the next claim.
+	last := w.begin(w.alice, "d")
+	w.must(w.s.Release(w.ctx, "p1", last.ID))
+	w.must(w.s.Commit(w.ctx, step(last, event(2, hob.EventChunk, "x"))))
 }
 
 func cancelMarks(w *world) {

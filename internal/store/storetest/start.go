@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,6 +76,21 @@ func startSession(w *world) {
 	page, err = w.s.Sessions(w.ctx, w.alice, w.agent.ID, hob.SessionFilter{Limit: 10, Search: string(empty.ID)})
 	w.must(err)
 	same(w, "first message", page.Items[0].FirstMessage, "hello from "+string(r.ID))
+	// The agent's id may be written in capitals.
+	capital := w.start(w.newRun(w.alice, hob.AgentID(strings.ToUpper(string(w.agent.ID))), empty.ID))
+	if capital.Turn != 2 || capital.Agent != w.agent.ID {
+		w.t.Fatalf("run of an agent in capitals: turn %d of %s", capital.Turn, capital.Agent)
+	}
+	// A session that the service key makes for a user is the user's.
+	n := w.newRun(w.service, w.agent.ID, "for bob")
+	n.Session.UserID = &w.bob.ID
+	w.start(n)
+	same(w, "bob's turn", w.begin(w.bob, "for bob").Turn, 2)
+	n = w.newRun(w.key, w.agent.ID, "claimed for bob")
+	n.Session.UserID = &w.bob.ID // not the key's to say
+	w.start(n)
+	_, err = w.s.Session(w.ctx, w.bob, "claimed for bob")
+	w.want(hob.NotFound, err)
 	// Whoever sees all may go on in a user's session; it stays the user's.
 	same(w, "turn of the service key", w.begin(w.service, "mine").Turn, 3)
 	_, err = w.s.Session(w.ctx, w.alice, "mine")
@@ -109,8 +125,10 @@ func startForbidden(w *world) {
 	w.want(hob.NotFound, err)
 	_, err = w.s.StartRun(w.ctx, w.newRun(w.stranger, w.agent.ID, "s"))
 	w.want(hob.NotFound, err)
-	_, err = w.s.StartRun(w.ctx, w.newRun(w.alice, hob.AgentID(hob.NewUUID()), "s"))
-	w.want(hob.NotFound, err)
+	for _, id := range []hob.AgentID{hob.AgentID(hob.NewUUID()), "", "not-a-uuid"} {
+		_, err = w.s.StartRun(w.ctx, w.newRun(w.alice, id, "s"))
+		w.want(hob.NotFound, err)
+	}
 	_, err = w.s.StartRun(w.ctx, w.newRun(w.alice, w.agent.ID, ""))
 	w.want(hob.Invalid, err)
 	_, err = w.s.Session(w.ctx, w.service, "s")
