@@ -39,6 +39,7 @@ type raw struct {
 	Content        string          `json:"content"`
 	ToolName       string          `json:"tool_name"`
 	Arguments      json.RawMessage `json:"arguments"`
+	BadArguments   string          `json:"bad_arguments"`
 	Result         string          `json:"result"`
 	IsError        bool            `json:"is_error"`
 	OutcomeUnknown bool            `json:"outcome_unknown"`
@@ -89,7 +90,11 @@ func (p *printer) event(e hob.Event) error {
 		}
 	case hob.EventToolCall:
 		p.line(cyan, "→ "+f.ToolName)
-		p.line("", indent(arguments(f.Arguments), "    "))
+		text := arguments(f.Arguments)
+		if f.BadArguments != "" {
+			text = "no JSON object: " + shorten(f.BadArguments, resultLines, resultChars)
+		}
+		p.line("", indent(text, "    "))
 	case hob.EventToolResult:
 		p.result(f)
 	case hob.EventComplete:

@@ -157,6 +157,7 @@ func TestPrinter_SaysWhatWentWrong(t *testing.T) {
 {"event":"content_delta","seq":3,"step":1,"delta":"half"}
 {"event":"step_reset","seq":4,"step":1,"reason":"model_error"}
 {"event":"model_fallback","seq":5,"step":1,"from":"a","to":"b"}
+{"event":"tool_call","seq":6,"step":1,"tool_name":"t","arguments":{},"bad_arguments":"{\"a\":","call_id":"c"}
 {"event":"tool_result","seq":6,"step":1,"tool_name":"t","result":"no such table\nsecond line","is_error":true,"duration_ms":1}
 {"event":"tool_result","seq":7,"step":1,"tool_name":"t","result":"","outcome_unknown":true,"duration_ms":1}
 {"event":"error","seq":8,"error":"the model said no","message":"the model said no","code":"provider_error"}
@@ -166,6 +167,8 @@ warning: tool "t" is not loaded
 half
 step 1 starts over (model_error); its text so far is void
 going on with b instead of a
+→ t
+    no JSON object: {"a":
 ← error: no such table
   second line
   1 ms
