@@ -9,9 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// maxTreeBytes is the largest analysed statement that is walked.
-const maxTreeBytes = 4 << 20
-
 // check has the server analyse a statement and walks the result. The statement
 // stands in a temporary view, so it is not run, and the view's transaction is
 // rolled back. Only SELECT and VALUES can stand there.
@@ -49,10 +46,11 @@ func (l *login) check(ctx context.Context, s statement) error {
 	return nil
 }
 
-// storedTree reads what the server made of the view of analyse.
-var storedTree = fmt.Sprintf(`SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= %d THEN r.ev_action::text ELSE '' END
+// storedTree reads what the server made of the view of analyse, unless that is
+// larger than 4 MB.
+const storedTree = `SELECT c.oid, CASE WHEN octet_length(r.ev_action::text) <= 4194304 THEN r.ev_action::text ELSE '' END
 	FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
-	WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`, maxTreeBytes)
+	WHERE c.relname = 'hob_check' AND c.relnamespace = pg_catalog.pg_my_temp_schema()`
 
 // analyse returns the stored tree of a statement and the oid of the view it
 // stood in. sound says that the session may be used again.
@@ -132,7 +130,7 @@ func (d *postgresDB) wording(q Query, s statement, err error, ran bool) error {
 		message = e.Message
 	}
 	switch {
-	case code == "42601" && s.writes():
+	case (code == "42601" || code == "0A000") && s.writes():
 		return refuse(msgOnlySelect)
 	case code == "42601" && isPlainSyntax(message):
 		// Found before any name is looked up.
@@ -161,12 +159,10 @@ func serverWording(err error, code, message string) error {
 		class = code[:2]
 	}
 	switch class {
-	case "42": // names and types of granted things
+	case "42", "0A": // names and types of granted things
 		return &Error{Kind: Invalid, Message: short200(message), cause: err}
 	case "21", "22", "2F": // division by zero, a text that is no number …
 		return &Error{Kind: Failed, Message: short200(message), cause: err}
-	case "0A":
-		return &Error{Kind: Refused, Message: msgOnlySelect, cause: err}
 	case "53", "54":
 		return &Error{Kind: TooLarge, Message: "The query needs more than the server allows it", cause: err}
 	case "55":

@@ -122,11 +122,14 @@ func (d *postgresDB) Check(ctx context.Context) []Finding {
 		all = append(all, Finding{Warning, fmt.Sprintf("Postgres %d is newer than the versions agents' SQL was made for (%d to %d); statements it analyses differently are refused", d.server.version, oldestServer, newestServer), ""})
 	}
 	d.mu.Lock()
-	grants := []Grant{{}}
+	var grants []Grant
 	for _, l := range d.logins {
 		grants = append(grants, l.grant)
 	}
 	d.mu.Unlock()
+	if len(grants) == 0 {
+		grants = []Grant{{}}
+	}
 	for _, g := range grants {
 		l, err := d.login(ctx, g, true)
 		if err != nil {

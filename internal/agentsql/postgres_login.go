@@ -7,8 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +22,6 @@ const (
 	// renewLeast is the least time between renewals on an agent's behalf: a
 	// stream of statements on unknown tables must not make the maker busy.
 	renewLeast = 2 * time.Second
-	// idleSessions is how many sessions of each kind are kept per login, and
-	// idleFor how long.
-	idleSessions = 4
-	idleFor      = time.Minute
 	// loginConnections is the server's own cap on a reader's sessions.
 	loginConnections = 64
 	// scramRounds are the iterations of the stored password verifier.
@@ -48,6 +44,7 @@ type login struct {
 	mu    sync.Mutex
 	state loginState
 	idle  map[string][]idleSession // by role
+	prune *time.Timer              // runs while sessions are idle
 }
 
 // loginState is what the grant's tables are at the moment.
@@ -60,11 +57,6 @@ type loginState struct {
 type tableFacts struct {
 	schema, name string
 	view         bool // its plan would show what lies behind it
-}
-
-type idleSession struct {
-	conn  *pgx.Conn
-	since time.Time
 }
 
 // roleNames derive from the secret, the database and the grant: equal on all
@@ -185,7 +177,7 @@ func (l *login) renew(ctx context.Context) error {
 	}
 	for _, f := range state.findings {
 		if f.Level == Fault && !l.db.powerful {
-			return unavailable(nil, "The project database is off: %s", f.Text)
+			return unavailable(errors.New(f.Text), "The project database is off: the agents' login can do more than it should; hob doctor tells what")
 		}
 	}
 	l.mu.Lock()
@@ -377,91 +369,4 @@ func (m maker) grants(ctx context.Context, state loginState) error {
 		}
 	}
 	return nil
-}
-
-// session returns a session of a role: one kept from before, or a new one.
-func (l *login) session(ctx context.Context, role string) (*pgx.Conn, error) {
-	for {
-		l.mu.Lock()
-		kept := l.idle[role]
-		if len(kept) == 0 {
-			l.mu.Unlock()
-			settings := l.settings
-			conn, err := l.db.connect(ctx, role, l.db.password(role), settings)
-			if err == nil && role == l.checker {
-				err = warm(ctx, conn)
-			}
-			if err != nil {
-				return nil, unavailable(err, "The project database cannot be reached")
-			}
-			return conn, nil
-		}
-		last := kept[len(kept)-1]
-		l.idle[role] = kept[:len(kept)-1]
-		l.mu.Unlock()
-		if time.Since(last.since) < idleFor && !last.conn.IsClosed() {
-			return last.conn, nil
-		}
-		drop(last.conn)
-	}
-}
-
-// warm makes the session's schema for temporary objects once and for all. Left
-// to the checks, which are rolled back, each of them would make it anew.
-func warm(ctx context.Context, conn *pgx.Conn) error {
-	t, err := send(ctx, conn, []string{"CREATE TEMPORARY VIEW hob_warm AS SELECT 1"}, []string{"DROP VIEW hob_warm"})
-	for range 2 {
-		if err == nil {
-			err = t.skip()
-		}
-	}
-	if err == nil {
-		err = t.end()
-	}
-	if err != nil {
-		drop(conn)
-		return fmt.Errorf("prepare a session for checks: %w", err)
-	}
-	return nil
-}
-
-// keep returns a session that is clean again to the idle ones.
-func (l *login) keep(role string, conn *pgx.Conn) {
-	l.db.mu.Lock()
-	closed := l.db.closed
-	l.db.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.idle[role] = slices.DeleteFunc(l.idle[role], func(s idleSession) bool {
-		stale := time.Since(s.since) >= idleFor
-		if stale {
-			drop(s.conn)
-		}
-		return stale
-	})
-	const idleState = 'I' // outside a transaction
-	if closed || len(l.idle[role]) >= idleSessions || conn.PgConn().TxStatus() != idleState {
-		drop(conn)
-		return
-	}
-	l.idle[role] = append(l.idle[role], idleSession{conn, time.Now()})
-}
-
-func (l *login) closeIdle() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for role, kept := range l.idle {
-		for _, s := range kept {
-			drop(s.conn)
-		}
-		delete(l.idle, role)
-	}
-}
-
-// drop ends a session without waiting for the server.
-func drop(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), terminateGrace)
-	defer cancel()
-	// Whether the farewell arrives does not matter: the socket is closed.
-	_ = conn.Close(ctx)
 }

@@ -213,8 +213,11 @@ func TestPostgres_RefusesAPowerfulLogin(t *testing.T) {
 
 			again := openPostgres(t, e.where)
 			_, err := again.Query(t.Context(), agentsql.Query{Grant: e.grant, SQL: "SELECT 1"})
-			if kindOf(err) != agentsql.Unavailable || !strings.Contains(err.Error(), tc.text) {
-				t.Errorf("query: %v, want %s naming %s", err, agentsql.Unavailable, tc.text)
+			var own *agentsql.Error
+			if !errors.As(err, &own) || own.Kind != agentsql.Unavailable || !strings.Contains(own.Cause().Error(), tc.text) {
+				t.Errorf("query: %v, want %s because of %s", err, agentsql.Unavailable, tc.text)
+			} else if strings.Contains(own.Message, reader) || strings.Contains(own.Message, "secrets") {
+				t.Errorf("the model is told %s", own.Message)
 			}
 			visible, err := agentsql.OpenPostgres(t.Context(), e.where, agentsql.Options{Secret: agentSecret(), AllowPowerfulRole: true})
 			if err != nil {
