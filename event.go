@@ -107,6 +107,8 @@ type ToolCallEvent struct {
 	ToolName  string          `json:"tool_name"`
 	Arguments json.RawMessage `json:"arguments"`
 	CallID    CallID          `json:"call_id"`
+	// BadArguments is the model's text where it was no JSON object; Arguments is then {}.
+	BadArguments string `json:"bad_arguments,omitempty"`
 }
 
 // ResultMeta tells the size of a result.

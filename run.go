@@ -38,6 +38,7 @@ const (
 	CodeTimeout            = "timeout"
 	CodeCancelled          = "cancelled"
 	CodeClientDisconnected = "client_disconnected"
+	CodeKeyRevoked         = "key_revoked"
 	CodeProviderError      = "provider_error"
 	CodeInternal           = "internal"
 	CodeAttempts           = "too_many_attempts"

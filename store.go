@@ -146,7 +146,7 @@ type UsageEntry struct {
 
 // RunState is all that is needed to drive a run on.
 type RunState struct {
-	Run      Run
+	Run      Run // Usage is what its model calls have cost so far
 	Pin      json.RawMessage
 	Messages []Message // its own turn so far
 	Calls    []CallState
@@ -197,5 +197,6 @@ type KeyStore interface {
 	CreateKey(ctx context.Context, by Principal, k Key, hash []byte) (Key, error)
 	KeyByHash(ctx context.Context, hash []byte) (Key, error) // expired and revoked ones too: the caller judges
 	Keys(ctx context.Context, by Principal) ([]Key, error)
+	// RevokeKey ends a key and marks the unfinished runs that it started for cancelling.
 	RevokeKey(ctx context.Context, by Principal, id KeyID) (Key, error)
 }

@@ -78,12 +78,18 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 }
 
 // announce tells of a call that is about to leave the planned state: before it is carried out, or refused.
-func announce(b *batch, s *hob.CallState) {
+func (a *active) announce(b *batch, s *hob.CallState) {
 	if s.Status != hob.CallPlanned {
 		return
 	}
+	var bad string
+	if calls := a.pending(); s.Index < len(calls) {
+		bad = calls[s.Index].Bad
+	}
 	b.event(hob.EventToolCall, func(h hob.EventHead) any {
-		return hob.ToolCallEvent{EventHead: h, Step: s.Step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID}
+		return hob.ToolCallEvent{
+			EventHead: h, Step: s.Step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID, BadArguments: bad,
+		}
 	})
 }
 
@@ -110,7 +116,7 @@ func (a *active) next(states []hob.CallState) []int {
 
 // intend marks a call as about to be carried out by this process. The mark must be durable before the deed.
 func (a *active) intend(b *batch, s *hob.CallState) {
-	announce(b, s)
+	a.announce(b, s)
 	s.Status = hob.CallIntent
 	s.Attempt++
 	s.StartedAt = hob.Time{Time: a.e.Clock()}
@@ -213,7 +219,7 @@ func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))
 		s.StartedAt = s.EndedAt
 	}
 	write(func(b *batch) {
-		announce(b, s)
+		a.announce(b, s)
 		s.Status, s.Result = hob.CallDone, r
 		b.event(hob.EventToolResult, func(h hob.EventHead) any {
 			return hob.ToolResultEvent{

@@ -178,6 +178,16 @@ type ending struct {
 	text   string // the error, for people
 }
 
+// marked is the cause for a run that somebody asked to cancel, with the code they gave.
+type marked string
+
+func (m marked) Error() string {
+	if m == hob.CodeKeyRevoked {
+		return "The key that started the run was revoked"
+	}
+	return errCancelled.Error()
+}
+
 // verdict tells how a run ends for the cause that ended its context; ok is false where this process must not write.
 func verdict(cause error) (ending, bool) {
 	switch {
@@ -187,6 +197,10 @@ func verdict(cause error) (ending, bool) {
 		return ending{hob.Cancelled, hob.CodeTimeout, errTimeout.Error()}, true
 	case errors.Is(cause, errLeft):
 		return ending{hob.Cancelled, hob.CodeClientDisconnected, errLeft.Error()}, true
+	}
+	var m marked
+	if errors.As(cause, &m) {
+		return ending{hob.Cancelled, string(m), m.Error()}, true
 	}
 	return ending{hob.Cancelled, hob.CodeCancelled, errCancelled.Error()}, true
 }

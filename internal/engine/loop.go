@@ -87,7 +87,7 @@ func (a *active) begin() (end ending, ok, done bool) {
 		}
 	})
 	if a.run.CancelCode != "" {
-		a.stop(errCancelled)
+		a.stop(marked(a.run.CancelCode))
 		end, ok = a.halt()
 		return end, ok, true
 	}

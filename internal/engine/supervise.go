@@ -53,11 +53,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	e.renewed.Store(now.UnixNano())
 	for id, code := range marks {
 		if a := e.find(id); a != nil {
-			cause := errCancelled
-			if code == hob.CodeClientDisconnected {
-				cause = errLeft
-			}
-			a.stop(cause)
+			a.stop(marked(code))
 		}
 	}
 	return nil

@@ -136,7 +136,12 @@ func (s *DB) RevokeKey(ctx context.Context, by hob.Principal, id hob.KeyID) (hob
 			return err
 		}
 		k.RevokedAt = hob.FromMicros(s.now())
-		_, err = t.exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, k.RevokedAt.Micros(), key)
+		if _, err = t.exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, k.RevokedAt.Micros(), key); err != nil {
+			return err
+		}
+		owner := hob.Principal{Kind: hob.KeyPrincipal, ID: string(k.ID)}.Owner()
+		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE completed_at = 0 AND workspace_id = ? AND owner = ? AND cancel_code = ''`,
+			hob.CodeKeyRevoked, string(by.Workspace), owner)
 		return err
 	})
 	if err != nil {

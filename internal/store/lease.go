@@ -45,6 +45,12 @@ func usageSoFar(ctx context.Context, t *tx, r hob.Run) (hob.Usage, error) {
 }
 
 func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.RunState, error) {
+	var err error
+	if !x.Status.Final() { // what an ended run cost is in its outcome
+		if st.Run.Usage, err = spent(ctx, t, x); err != nil {
+			return st, err
+		}
+	}
 	pin, err := one(ctx, t, scanText, `SELECT pin FROM run_pins WHERE digest = ?`, x.pin)
 	if err != nil && !none(err) { // seeded turns have none
 		return st, err
@@ -81,6 +87,17 @@ func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.Ru
 	st.VoidFrom, err = one(ctx, t, scanInt, `SELECT coalesce(min(seq), 0) FROM run_events
 		WHERE run_n = ? AND seq > ? AND type IN `+textTypes, x.n, step.Seq)
 	return st, err
+}
+
+// spent is what a run's model calls have cost so far.
+func spent(ctx context.Context, t *tx, x storedRun) (hob.Usage, error) {
+	return one(ctx, t, func(r row) (u hob.Usage, err error) {
+		err = r.Scan(&u.PromptTokens, &u.CompletionTokens, &u.ReasoningTokens, &u.CachedTokens, &u.TotalTokens)
+		return u, err
+	}, `SELECT CAST(coalesce(sum(prompt_tokens), 0) AS BIGINT), CAST(coalesce(sum(completion_tokens), 0) AS BIGINT),
+			CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(cached_tokens), 0) AS BIGINT),
+			CAST(coalesce(sum(total_tokens), 0) AS BIGINT)
+		FROM usage WHERE run_n = ? AND run_id = ?`, x.n, string(x.ID))
 }
 
 // textTypes are the events that carry streamed text: the deltas, and the chunks of runs without tools.

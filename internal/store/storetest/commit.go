@@ -13,6 +13,7 @@ func commitCases() map[string]func(*world) {
 		"CommitKeepsAWholeStep":                commitKept,
 		"CommitReplacesACall":                  commitCalls,
 		"CommitEndsTheRun":                     commitOutcome,
+		"CommitsAddUpWhatTheRunCost":           commitUsage,
 		"CommitIsFenced":                       commitFenced,
 		"CommitFollowsTheStateMachine":         commitStates,
 		"CommitThatFailsLeavesNothing":         commitAtomic,
@@ -88,6 +89,28 @@ func commitOutcome(w *world) {
 	if d := cmp.Diff(want, got); d != "" || got.CompletedAt.IsZero() {
 		w.t.Fatalf("completed at %v; -want +read:\n%s", got.CompletedAt, d)
 	}
+}
+
+func commitUsage(w *world) {
+	r, other := w.begin(w.alice, "s"), w.begin(w.alice, "other")
+	usage := hob.Usage{PromptTokens: 1, CompletionTokens: 2, ReasoningTokens: 3, CachedTokens: 4, TotalTokens: 10}
+	want := hob.Usage{}
+	for i, run := range []hob.Run{r, other, r, r} {
+		st, err := w.s.Load(w.ctx, r.ID)
+		w.must(err)
+		same(w, "cost so far", st.Run.Usage, want)
+		c := step(run)
+		c.Usage = []hob.UsageEntry{{Component: "run", Model: "m", Step: i, Usage: usage}}
+		w.must(w.s.Commit(w.ctx, c))
+		if run.ID == r.ID {
+			want = want.Add(usage)
+		}
+	}
+	// A run that takes the place of a deleted one begins at nothing.
+	w.must(w.s.DeleteSession(w.ctx, w.alice, "", "other"))
+	st, err := w.s.Load(w.ctx, w.begin(w.alice, "other").ID)
+	w.must(err)
+	same(w, "cost of a new run", st.Run.Usage, hob.Usage{})
 }
 
 func commitFenced(w *world) {

@@ -72,7 +72,10 @@ func keyBounds(w *world) {
 }
 
 func keyRevoked(w *world) {
-	made := w.newKey(w.service, "h", hob.Key{Name: "k", Scopes: []hob.Scope{hob.ScopeRead}})
+	made := w.newKey(w.service, "h", hob.Key{Name: "k", Scopes: []hob.Scope{hob.ScopeRead, hob.ScopeRun}})
+	open, others := w.begin(made.Principal(), "open"), w.begin(w.alice, "others")
+	over := w.begin(made.Principal(), "over")
+	w.finish(over, "done")
 	_, err := w.s.RevokeKey(w.ctx, w.alice, made.ID)
 	w.want(hob.NotFound, err)
 	first, err := w.s.RevokeKey(w.ctx, w.service, made.ID)
@@ -86,6 +89,11 @@ func keyRevoked(w *world) {
 	w.must(err)
 	if !got.RevokedAt.Equal(first.RevokedAt.Time) {
 		w.t.Fatalf("the revoked key is found with %v", got.RevokedAt)
+	}
+	for id, want := range map[hob.RunID]string{open.ID: hob.CodeKeyRevoked, others.ID: "", over.ID: ""} {
+		st, err := w.s.Load(w.ctx, id)
+		w.must(err)
+		same(w, "cancel code of "+string(id), st.Run.CancelCode, want)
 	}
 }
 
