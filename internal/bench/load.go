@@ -29,6 +29,7 @@ type outcome struct {
 	runs    int           // all that ended well
 	counted int           // those that ended within the window
 	window  time.Duration // in which they are counted
+	rates   []float64     // of each slice, runs per second
 	times   sample
 	firsts  sample
 	failed  int
@@ -39,6 +40,7 @@ func (o *outcome) add(p outcome) {
 	o.runs += p.runs
 	o.counted += p.counted
 	o.window += p.window
+	o.rates = append(o.rates, p.rates...)
 	o.times.merge(p.times)
 	o.firsts.merge(p.firsts)
 	o.failed += p.failed
@@ -47,8 +49,8 @@ func (o *outcome) add(p outcome) {
 	}
 }
 
-// rate is runs per second.
-func (o *outcome) rate() float64 { return ratio(float64(o.counted), o.window.Seconds()) }
+// rate is the median of the slices' runs per second: a disk that stalled in one of them does not decide.
+func (o *outcome) rate() float64 { return median(o.rates) }
 
 // err is the failure of a slice in which any run failed.
 func (o *outcome) err() error {
@@ -107,6 +109,7 @@ func (s slice) load(ctx context.Context) (outcome, error) {
 	if sum.counted < s.clients { // too few to leave any out
 		sum.counted, sum.window = sum.runs, s.clock.now()-began
 	}
+	sum.rates = []float64{ratio(float64(sum.counted), sum.window.Seconds())}
 	return sum, ctx.Err()
 }
 

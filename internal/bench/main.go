@@ -16,8 +16,9 @@
 //     the same for raw and for Hob. A run counts when its stream has ended with [DONE], or with a complete event of status
 //     completed. One failed run fails its part. Before a part measures, one run through Hob is decoded whole: it has to
 //     give the text that the model gives on the straight way, and all its tool calls.
-//   - Rates (1, 2, 8) are the runs that end per second, the first eighth of each slice left out. Raw and Hob are loaded in
-//     turns, some seconds each, after a round that does not count, so that a machine that slows down does so for both.
+//   - Rates (1, 2, 8) are the runs that end per second, the first eighth of each slice left out, and the median of the
+//     slices. Raw and Hob are loaded in turns, some seconds each, after a round that does not count, so that a machine that
+//     slows down does so for both.
 //   - CPU is utime + stime of Hob's process from /proc/<pid>/stat over the slices, by all runs in them.
 //   - First text (3) is the time from sending the request to the first piece of text that is not empty; added is Hob's
 //     median minus raw's, with one client, asked in turns.

@@ -44,6 +44,25 @@ func TestSample_QuantilesAreNearestRank(t *testing.T) {
 	}
 }
 
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{7, 1, 2}, 2}} {
+		if got := median(tt.values); got != tt.want {
+			t.Errorf("median(%v) = %v, want %v", tt.values, got, tt.want)
+		}
+	}
+	var o outcome
+	for _, rate := range []float64{900, 1000, 2} {
+		o.add(outcome{rates: []float64{rate}})
+	}
+	if o.rate() != 900 {
+		t.Errorf("one stalled slice of three makes the rate %v, want 900", o.rate())
+	}
+}
+
 func TestNumber_HasThreeDigitsThatMatter(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{0: "0", 0.0474: "0.047", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 25254.4: "25254"} {

@@ -85,6 +85,16 @@ func number(v float64) string {
 // mib writes bytes in MiB.
 func mib(bytes int64) string { return number(float64(bytes)/(1<<20)) + " MiB" }
 
+// median is the value in the middle, or the mean of the two there; 0 of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
 // ratio is a ÷ b, 0 where b is nothing.
 func ratio(a, b float64) float64 {
 	if b == 0 {
