@@ -116,6 +116,7 @@ const postgresFixture = `
 	CREATE TYPE hob_demo.money_like AS (cents integer);
 	CREATE FUNCTION hob_demo.to_money(integer) RETURNS hob_demo.money_like LANGUAGE sql AS 'SELECT ROW($1)::hob_demo.money_like';
 	CREATE CAST (integer AS hob_demo.money_like) WITH FUNCTION hob_demo.to_money(integer);
+	CREATE FUNCTION hob_demo.peek(hob_demo.orders) RETURNS text LANGUAGE sql AS 'SELECT hob_demo.steal()';
 	CREATE TABLE hob_demo.moods (id integer PRIMARY KEY, feels hob_demo.mood, tags text[], data jsonb, code hob_demo.code);
 	INSERT INTO hob_demo.moods VALUES (1, 'glad', '{a,b}', '{"k": [1, 2]}', 'abc'), (2, 'sad', '{}', NULL, NULL);
 	ANALYZE;`

@@ -51,6 +51,19 @@ func TestSQLite_ReadsAWALDatabaseThatIsBeingWritten(t *testing.T) {
 	}
 }
 
+// The planner's own statistics do not need a grant, and are not readable.
+func TestSQLite_AnswersOnAnAnalysedDatabase(t *testing.T) {
+	t.Parallel()
+	e := sqliteEngine(t)
+	writeSQLite(t, e.where, "ANALYZE")
+	e.works(t)
+	for _, table := range []string{"sqlite_stat1", "sqlite_stat4"} {
+		if rows, err := e.query(t.Context(), "SELECT * FROM "+table); kindOf(err) != agentsql.Refused {
+			t.Errorf("%s: %s, %v", table, rows.JSON, err)
+		}
+	}
+}
+
 func TestSQLite_KnowsOnlyTheSchemaMain(t *testing.T) {
 	t.Parallel()
 	e := sqliteEngine(t)

@@ -49,3 +49,5 @@ EXPLAIN (COSTS OFF) SELECT id FROM orders WHERE note = 'x'
 EXPLAIN (COSTS OFF) VALUES (1)
 SELECT id FROM orders JOIN order_items USING (id) WHERE id = 1
 SELECT "Orders".n FROM (SELECT 1 AS n) "Orders"
+SELECT (o).status, o.*::text AS whole FROM orders o WHERE id = 1
+SELECT id FROM orders ORDER BY id USING > LIMIT 1

@@ -330,3 +330,23 @@ SELECT 1 AS ":relid", token AS "} {RANGETBLENTRY :relid 0" FROM public.secrets
 SELECT '1' ":funcid", version() "\" :funcid 870"
 SELECT nosuchcolumn FROM public.secrets
 SELECT nosuchcolumn FROM public.nosuch
+SELECT o.peek FROM orders o
+SELECT peek(o) FROM orders o
+SELECT (o).peek FROM orders o
+SELECT o.name FROM moods o
+SELECT name(o.id::text) FROM orders o
+SELECT (o).tableoid FROM orders o
+SELECT 1 FROM orders) hob_statement, (SELECT 1
+SELECT 1 FROM orders) hob_statement, LATERAL (SELECT token FROM public.secrets
+SELECT o.id FROM orders o ORDER BY o.id USING OPERATOR(hob_demo.<<<)
+SELECT NULL::hob_demo.orders
+SELECT jsonb_populate_record(o, '{}') FROM orders o
+SELECT 'x' IS NORMALIZED AND version() IS NOT NULL
+SELECT EXTRACT(epoch FROM pg_postmaster_start_time())
+SELECT TRIM(BOTH version() FROM 'x')
+SELECT now() AT TIME ZONE version()
+SELECT SUBSTRING('a' FROM version())
+SELECT POSITION(version() IN 'a')
+SELECT 'a' LIKE version() ESCAPE 'x'
+SELECT 1 BETWEEN 0 AND pg_backend_pid()
+SELECT (SELECT ARRAY(SELECT rolname::text FROM pg_roles))
