@@ -373,6 +373,41 @@ func TestSecondProcess_IsRefused(t *testing.T) {
 	}
 }
 
+// offered is a question that the demo's greeting proposes.
+var offered = regexp.MustCompile(`(?m)^- (.+\?)$`)
+
+func TestDemo_CanDoWhatItOffers(t *testing.T) {
+	t.Parallel()
+	for name, database := range databases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := install(t, map[string]string{"HOB_DATABASE_URL": database}).serve().client()
+			agent := demo(t, c)
+			hello, err := c.Run(t.Context(), agent, client.RunRequest{Message: "hello", Tools: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			questions := offered.FindAllStringSubmatch(hello.Content, -1)
+			if len(questions) < 3 {
+				t.Fatalf("the greeting offers %d questions:\n%s", len(questions), hello.Content)
+			}
+			for _, q := range questions {
+				answer, err := c.Run(t.Context(), agent, client.RunRequest{Message: q[1], Tools: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				record, err := c.RunRecord(t.Context(), answer.RunID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(record.ToolCalls) != 1 || record.ToolCalls[0].IsError || len(record.ToolCalls[0].Result) < 10 {
+					t.Errorf("%s\n%+v", q[1], record.ToolCalls)
+				}
+			}
+		})
+	}
+}
+
 // slow is a script whose run takes a few seconds in one tool-less step.
 const slow = `text: one
 delay: 1500ms

@@ -183,7 +183,8 @@ func count(n int, noun string) string {
 func (p *printer) line(s style, text string) {
 	p.endThinking()
 	p.endLine()
-	p.write(s, plain(text)+"\n")
+	p.write(s, plain(text))
+	p.write("", "\n")
 }
 
 // text writes a piece of a running text.
