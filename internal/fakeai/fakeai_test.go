@@ -90,6 +90,7 @@ func TestChat_RefusesWhatOpenAIRefuses(t *testing.T) {
 		{chat(user, `,"tools":[{"type":"x","function":{"name":"a"}}]`), "Supported values are: 'function'"},
 		{chat(user, `,"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}]`), "unique"},
 		{chat(user, `,"tools":[{"type":"function","function":{"name":"a","parameters":{"type":"array"}}}]`), "Invalid schema"},
+		{chat(user, `,"tools":[{"type":"function","function":{"name":"a","description":"`+strings.Repeat("é", 1025)+`"}}]`), "maximum length 1024"},
 		{chat(user, `,"tool_choice":"none"`), "only allowed when 'tools'"},
 		{chat(user, `,"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":"maybe"`), "Invalid value: 'maybe'"},
 		{chat(user, `,"stream_options":{"include_usage":true}`), "only allowed when 'stream'"},

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -173,6 +174,9 @@ func (s *Server) knownModel(model string) error {
 	return nil
 }
 
+// maxDescription is the longest description of a tool, in characters.
+const maxDescription = 1_024
+
 func checkChatTools(b *chatBody, p *Parsed) error {
 	choice := strings.TrimSpace(string(b.ToolChoice))
 	if b.Tools == nil {
@@ -193,6 +197,12 @@ func checkChatTools(b *chatBody, p *Parsed) error {
 			return invalid(at+".name", "Invalid '%s.name': string does not match pattern.", at)
 		case slices.ContainsFunc(p.Tools, func(o Tool) bool { return o.Name == t.Function.Name }):
 			return invalid(at+".name", "Tool names must be unique: %s", t.Function.Name)
+		}
+		if n := utf8.RuneCountInString(t.Function.Description); n > maxDescription {
+			f := invalid(at+".description", "Invalid '%s.description': string too long. Expected a string with maximum length %d, "+
+				"but got a string with length %d instead.", at, maxDescription, n)
+			f.Code = "string_above_max_length"
+			return f
 		}
 		if err := checkSchema(t.Function.Parameters); err != nil {
 			return invalid(at+".parameters", "Invalid schema for function '%s': %s", t.Function.Name, err)

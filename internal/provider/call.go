@@ -295,6 +295,8 @@ func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string
 		return text + " (check the credit of the account behind " + c.keyVar + ")"
 	case class == hob.ClassUnauthorized:
 		return text + " (check " + c.keyVar + ")"
+	case status >= 300 && status < 400:
+		return text + " (redirects are not followed; check " + c.urlVar + ")"
 	case status == http.StatusNotFound:
 		return text + " (check the model's name and " + c.urlVar + ")"
 	}

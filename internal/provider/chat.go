@@ -5,6 +5,8 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"hob"
 )
@@ -57,9 +59,9 @@ func (p *chat) render(r hob.Request, f family, n names) (body []byte, text int) 
 	b = append(b, `{"model":`...)
 	b = appendString(b, r.Model)
 	b = append(b, `,"messages":[`...)
-	if r.System != "" {
+	if system := instructions(r, f, n); system != "" {
 		b = appendRole(b, f.systemRole())
-		b = appendString(b, r.System)
+		b = appendString(b, system)
 		b = append(b, `},`...)
 	}
 	turn := lastUser(r.Messages)
@@ -72,12 +74,50 @@ func (p *chat) render(r hob.Request, f family, n names) (body []byte, text int) 
 	}
 	b = append(b, `],"stream":true,"stream_options":{"include_usage":true}`...)
 	if len(r.Tools) > 0 && !r.NoToolUse {
-		b = p.tools(b, r.Tools, n)
+		b = p.tools(b, r.Tools, f, n)
 	}
 	return append(p.tuning(b, r, f), '}'), text
 }
 
-func (p *chat) tools(b []byte, tools []hob.ToolSpec, n names) []byte {
+// seeInstructions ends a description that is cut.
+const seeInstructions = " … (the whole description is in the instructions)"
+
+// fits says whether a description is within the family's limit.
+func (f family) fits(description string) bool {
+	return f.description == 0 || len(description) <= f.description || utf8.RuneCountInString(description) <= f.description
+}
+
+// instructions are the request's own and, where the family bounds the descriptions of tools, those that are too long for
+// it, so that the model loses nothing.
+func instructions(r hob.Request, f family, n names) string {
+	text := r.System
+	if r.NoToolUse {
+		return text
+	}
+	for i := range r.Tools {
+		if t := &r.Tools[i]; !f.fits(t.Description) {
+			text += "\n\nThe tool " + n.wire(t.Name) + ":\n" + t.Description
+		}
+	}
+	return strings.TrimPrefix(text, "\n\n")
+}
+
+// describe is a tool's description within the family's limit.
+func (f family) describe(description string) string {
+	if f.fits(description) {
+		return description
+	}
+	keep := f.description - utf8.RuneCountInString(seeInstructions)
+	for i := range description {
+		if keep == 0 {
+			return description[:i] + seeInstructions
+		}
+		keep--
+	}
+	return description
+}
+
+func (p *chat) tools(b []byte, tools []hob.ToolSpec, f family, n names) []byte {
 	b = append(b, `,"tools":[`...)
 	for i := range tools {
 		if i > 0 {
@@ -87,7 +127,7 @@ func (p *chat) tools(b []byte, tools []hob.ToolSpec, n names) []byte {
 		b = appendString(b, n.wire(tools[i].Name))
 		if tools[i].Description != "" {
 			b = append(b, `,"description":`...)
-			b = appendString(b, tools[i].Description)
+			b = appendString(b, f.describe(tools[i].Description))
 		}
 		b = append(b, `,"parameters":`...)
 		b = appendSchema(b, tools[i])

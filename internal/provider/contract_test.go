@@ -387,3 +387,34 @@ func TestProviders_ManyStreamsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestChat_LongDescriptionsGoToTheInstructions(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, vendors[0], nil, nil)
+	long := strings.Repeat("é", 1_020) + "12345"
+	r := ask("x")
+	r.System = "Be brief."
+	r.Tools = []hob.ToolSpec{{Name: "short", Description: long[:len(long)-1]}, {Name: "long", Description: long}}
+	if a := collect(t, b.model, r); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	p := b.fake.Requests()[0]
+	if p.System != "Be brief.\n\nThe tool long:\n"+long || p.Tools[0].Description != r.Tools[0].Description ||
+		!strings.HasPrefix(p.Tools[1].Description, "ééé") || !strings.HasSuffix(p.Tools[1].Description, "in the instructions)") {
+		t.Errorf("instructions %q, tools %+v", p.System, p.Tools)
+	}
+	r.NoToolUse = true
+	if a := collect(t, b.model, r); a.Err != nil || b.fake.Requests()[1].System != "Be brief." {
+		t.Errorf("without tools: %v, %q", a.Err, b.fake.Requests()[1].System)
+	}
+}
+
+func TestChat_OtherModelsGetTheWholeDescription(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1_025)
+	r := ask("x")
+	r.Tools = []hob.ToolSpec{{Name: "long", Description: long}}
+	if sent := string(capture(t, "ollama/llama3", r)); strings.Count(sent, long) != 1 || strings.Contains(sent, `"system"`) {
+		t.Errorf("sent %s", sent)
+	}
+}

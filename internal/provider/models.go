@@ -9,6 +9,9 @@ const DefaultWindow = 128_000
 // is continued by the caller.
 const DefaultMaxOutput = 16_384
 
+// openaiDescription is how long OpenAI lets a tool's description be, in characters.
+const openaiDescription = 1_024
+
 // thinking is how a model of Anthropic's is told to think.
 type thinking int
 
@@ -26,6 +29,7 @@ type family struct {
 	ceiling int // tokens of one answer at most, thoughts included; 0 = not known
 
 	completionTokens bool   // max_completion_tokens instead of max_tokens
+	description      int    // characters of a tool's description at most; 0 = no limit
 	noTemperature    bool   // refuses any temperature but its own
 	effort           effort // which reasoning_effort it knows
 	system           string // role of the instructions: "" = system
@@ -45,24 +49,24 @@ const (
 
 // families is searched for the longest prefix that fits.
 var families = []family{
-	{prefix: "gpt-3.5", window: 16_385},
-	{prefix: "gpt-4", window: 8_192},
-	{prefix: "gpt-4-32k", window: 32_768},
-	{prefix: "gpt-4-turbo", window: 128_000},
-	{prefix: "gpt-4-1106", window: 128_000},
-	{prefix: "gpt-4-0125", window: 128_000},
-	{prefix: "gpt-4o", window: 128_000},
-	{prefix: "gpt-4.1", window: 1_047_576},
-	{prefix: "gpt-4.5", window: 128_000},
-	{prefix: "gpt-5", window: 400_000, completionTokens: true, noTemperature: true, effort: effortMinimal, system: "developer", silent: true},
-	{prefix: "gpt-5.", window: 400_000, completionTokens: true, noTemperature: true, effort: effortNone, system: "developer", silent: true},
-	{prefix: "gpt-5-chat", window: 128_000, completionTokens: true},
+	{prefix: "gpt-3.5", window: 16_385, description: openaiDescription},
+	{prefix: "gpt-4", window: 8_192, description: openaiDescription},
+	{prefix: "gpt-4-32k", window: 32_768, description: openaiDescription},
+	{prefix: "gpt-4-turbo", window: 128_000, description: openaiDescription},
+	{prefix: "gpt-4-1106", window: 128_000, description: openaiDescription},
+	{prefix: "gpt-4-0125", window: 128_000, description: openaiDescription},
+	{prefix: "gpt-4o", window: 128_000, description: openaiDescription},
+	{prefix: "gpt-4.1", window: 1_047_576, description: openaiDescription},
+	{prefix: "gpt-4.5", window: 128_000, description: openaiDescription},
+	{prefix: "gpt-5", window: 400_000, description: openaiDescription, completionTokens: true, noTemperature: true, effort: effortMinimal, system: "developer", silent: true},
+	{prefix: "gpt-5.", window: 400_000, description: openaiDescription, completionTokens: true, noTemperature: true, effort: effortNone, system: "developer", silent: true},
+	{prefix: "gpt-5-chat", window: 128_000, description: openaiDescription, completionTokens: true},
 	{prefix: "gpt-oss", window: 131_072, effort: effortClassic},
-	{prefix: "o1", window: 200_000, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
-	{prefix: "o1-mini", window: 128_000, completionTokens: true, noTemperature: true, system: "user", silent: true},
-	{prefix: "o1-preview", window: 128_000, completionTokens: true, noTemperature: true, system: "user", silent: true},
-	{prefix: "o3", window: 200_000, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
-	{prefix: "o4", window: 200_000, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
+	{prefix: "o1", window: 200_000, description: openaiDescription, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
+	{prefix: "o1-mini", window: 128_000, description: openaiDescription, completionTokens: true, noTemperature: true, system: "user", silent: true},
+	{prefix: "o1-preview", window: 128_000, description: openaiDescription, completionTokens: true, noTemperature: true, system: "user", silent: true},
+	{prefix: "o3", window: 200_000, description: openaiDescription, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
+	{prefix: "o4", window: 200_000, description: openaiDescription, completionTokens: true, noTemperature: true, effort: effortClassic, system: "developer", silent: true},
 
 	{prefix: "claude-", window: 200_000, output: 16_384, thinking: thinkAdaptive, noTemperature: true},
 	{prefix: "claude-2", window: 100_000, output: 4_096},

@@ -251,6 +251,9 @@ func (r *Registry) route(model string) (maker, string, error) {
 		if slash && rest == "" {
 			return maker{}, "", badModel("the model's name is missing behind %q", model)
 		}
+		if rest == "" {
+			rest = ownName
+		}
 		return makers[name], rest, nil
 	}
 	if name, ok := unavailable[strings.ToLower(first)]; ok && slash || strings.HasPrefix(model, "gemini-") {

@@ -50,7 +50,7 @@ func TestOpen_RoutesModelStrings(t *testing.T) {
 		{all, "o1000", "openai", "o1000", 200_000},
 		{router, "meta-llama/llama-3.3-70b", "openrouter", "meta-llama/llama-3.3-70b", 131_072},
 		{router, "some-model", "openrouter", "some-model", provider.DefaultWindow},
-		{router, "scripted", "scripted", "", provider.DefaultWindow},
+		{router, "scripted", "scripted", "script", provider.DefaultWindow},
 		{router, "scripted/demo", "scripted", "demo", provider.DefaultWindow},
 		{router, "ollama/x", "ollama", "x", provider.DefaultWindow}, // at its usual port, without configuration
 	}
