@@ -14,7 +14,7 @@ const (
 	eventWidth   = 5
 	messageWidth = 6
 	callWidth    = 14
-	usageWidth   = 14
+	usageWidth   = 15
 )
 
 // texts are the statements that are put together from parts, made once so that each is prepared once.
@@ -34,7 +34,7 @@ func newTexts() texts {
 			status = excluded.status, recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result,
 			is_error = excluded.is_error, is_unknown = excluded.is_unknown, started_at = excluded.started_at,
 			ended_at = excluded.ended_at`),
-		usage: newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, component, model, step, prompt_tokens,
+		usage: newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, run_n, component, model, step, prompt_tokens,
 			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, usageWidth, ""),
 		moves: newMoves(),
 	}
@@ -266,7 +266,7 @@ func usageArgs(m place, c hob.RunCommit, now int64) []any {
 	args := make([]any, 0, usageWidth*len(c.Usage))
 	for _, e := range c.Usage {
 		u := e.Usage
-		args = append(args, m.ws, m.owner, m.agent, string(c.Run), e.Component, e.Model, int64(e.Step), u.PromptTokens,
+		args = append(args, m.ws, m.owner, m.agent, string(c.Run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
 			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated), now)
 	}
 	return args

@@ -178,13 +178,14 @@ CREATE TABLE tool_calls (
 	PRIMARY KEY (run_n, call_id)
 );
 
--- The ledger outlives the runs it tells of.
+-- The ledger outlives the runs it tells of. SQLite may give a deleted run's number again, hence the id beside it.
 CREATE TABLE usage (
 	n                 {serial},
 	workspace_id      {key} NOT NULL,
 	owner             {key} NOT NULL,
 	agent_id          {key} NOT NULL,
 	run_id            {key} NOT NULL,
+	run_n             {int} NOT NULL,
 	component         TEXT NOT NULL,
 	model             TEXT NOT NULL,
 	step              {int} NOT NULL,
@@ -197,6 +198,7 @@ CREATE TABLE usage (
 	created_at        {int} NOT NULL
 );
 CREATE INDEX usage_workspace ON usage (workspace_id, created_at);
+CREATE INDEX usage_run ON usage (run_n);
 
 CREATE TABLE idempotency (
 	scope      {key} NOT NULL,
