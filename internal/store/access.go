@@ -21,6 +21,9 @@ func see(by hob.Principal, o hob.Object) error {
 	return hob.Can(by, hob.ScopeRead, o)
 }
 
+// starter names a principal in the runs it starts: as its owner's name, but a service key by its id as well.
+func starter(by hob.Principal) string { return string(by.Kind) + ":" + by.ID }
+
 // found turns an absent row into the error for its kind of object.
 func found(err error, kind hob.ObjectKind, what string) error {
 	if none(err) {

@@ -34,7 +34,7 @@ func newTexts() texts {
 			status = excluded.status, recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result,
 			is_error = excluded.is_error, is_unknown = excluded.is_unknown, started_at = excluded.started_at,
 			ended_at = excluded.ended_at`),
-		usage: newBulk(`INSERT INTO usage (workspace_id, owner, agent_id, run_id, run_n, component, model, step, prompt_tokens,
+		usage: newBulk(`INSERT INTO usage (workspace_id, started_by, agent_id, run_id, run_n, component, model, step, prompt_tokens,
 			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, usageWidth, ""),
 		moves: newMoves(),
 	}
@@ -111,12 +111,12 @@ func moveArgs(c hob.RunCommit, n int64, next hob.Status, now int64) []any {
 
 // place is what every commit of a run needs to know of it and nothing changes.
 type place struct {
-	n                int64
-	ws, owner, agent string
+	n             int64
+	ws, by, agent string
 }
 
 func scanPlace(r row) (m place, err error) {
-	err = r.Scan(&m.n, &m.ws, &m.owner, &m.agent)
+	err = r.Scan(&m.n, &m.ws, &m.by, &m.agent)
 	return m, err
 }
 
@@ -167,7 +167,7 @@ func (s *DB) place(ctx context.Context, t *tx, id hob.RunID) (place, error) {
 	if m, ok := s.places.get(id); ok {
 		return m, nil
 	}
-	m, err := one(ctx, t, scanPlace, `SELECT n, workspace_id, owner, agent_id FROM runs WHERE id = ?`, string(id))
+	m, err := one(ctx, t, scanPlace, `SELECT n, workspace_id, started_by, agent_id FROM runs WHERE id = ?`, string(id))
 	if none(err) {
 		return m, hob.Errorf(hob.Fenced, "run %s is not there any more", id)
 	}
@@ -266,7 +266,7 @@ func usageArgs(m place, c hob.RunCommit, now int64) []any {
 	args := make([]any, 0, usageWidth*len(c.Usage))
 	for _, e := range c.Usage {
 		u := e.Usage
-		args = append(args, m.ws, m.owner, m.agent, string(c.Run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
+		args = append(args, m.ws, m.by, m.agent, string(c.Run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
 			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated), now)
 	}
 	return args

@@ -120,7 +120,7 @@ func (s *DB) Keys(ctx context.Context, by hob.Principal) ([]hob.Key, error) {
 	return list, hob.Wrap("list keys", err)
 }
 
-// RevokeKey ends a key. One that is revoked stays as it is.
+// RevokeKey ends a key and marks its unfinished runs for cancelling. One that is revoked stays as it is.
 func (s *DB) RevokeKey(ctx context.Context, by hob.Principal, id hob.KeyID) (hob.Key, error) {
 	key, ok := uuid(id)
 	if !ok {
@@ -139,9 +139,8 @@ func (s *DB) RevokeKey(ctx context.Context, by hob.Principal, id hob.KeyID) (hob
 		if _, err = t.exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, k.RevokedAt.Micros(), key); err != nil {
 			return err
 		}
-		owner := hob.Principal{Kind: hob.KeyPrincipal, ID: string(k.ID)}.Owner()
-		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE completed_at = 0 AND workspace_id = ? AND owner = ? AND cancel_code = ''`,
-			hob.CodeKeyRevoked, string(by.Workspace), owner)
+		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE completed_at = 0 AND workspace_id = ? AND started_by = ? AND cancel_code = ''`,
+			hob.CodeKeyRevoked, string(by.Workspace), starter(k.Principal()))
 		return err
 	})
 	if err != nil {

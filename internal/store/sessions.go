@@ -142,10 +142,10 @@ func (s *DB) seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent,
 	if err != nil {
 		return err
 	}
-	n, err := returning(ctx, t, scanInt, `INSERT INTO runs (id, workspace_id, owner, agent_id, session_n, turn, status, epoch, attempt,
+	n, err := returning(ctx, t, scanInt, `INSERT INTO runs (id, workspace_id, started_by, agent_id, session_n, turn, status, epoch, attempt,
 			lease_owner, lease_until, last_seq, cancel_code, created_at, started_at, completed_at)
 		VALUES (?, ?, ?, ?, ?, ?, 'completed', 1, 1, '', 0, 0, '', ?, ?, ?) RETURNING n`, "seed_"+hob.RandomHex(6), string(ses.Workspace),
-		ses.Owner, string(a.ID), at.session, at.turn, at.at, at.at, at.at)
+		starter(by), string(a.ID), at.session, at.turn, at.at, at.at, at.at)
 	if err != nil {
 		return err
 	}

@@ -222,10 +222,10 @@ func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run,
 	if r.StartedAt.IsZero() && r.Status == hob.Running {
 		r.StartedAt = r.CreatedAt
 	}
-	n, err := returning(ctx, t, scanInt, `INSERT INTO runs (id, workspace_id, owner, agent_id, session_n, turn, status, epoch, attempt,
+	n, err := returning(ctx, t, scanInt, `INSERT INTO runs (id, workspace_id, started_by, agent_id, session_n, turn, status, epoch, attempt,
 			lease_owner, lease_until, last_seq, cancel_code, created_at, started_at, completed_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, '', ?, ?, 0) RETURNING n`,
-		string(r.ID), string(r.Workspace), r.Principal.Owner(), string(r.Agent), e.n, r.Turn, string(r.Status), r.Epoch, int64(r.Attempt),
+		string(r.ID), string(r.Workspace), starter(r.Principal), string(r.Agent), e.n, r.Turn, string(r.Status), r.Epoch, int64(r.Attempt),
 		r.LeaseOwner, x.Lease.Microseconds(), r.LastSeq, r.CreatedAt.Micros(), r.StartedAt.Micros())
 	if err != nil {
 		if s.d.conflict(err) {

@@ -97,12 +97,13 @@ CREATE INDEX sessions_agent ON sessions (agent_id, last_activity_at, owner, run_
 
 -- One small row per run, written anew with every commit. What belongs to a run is found by its number n, not by its
 -- random id: runs that are under way at the same time then lie on the same few pages, so that a commit of many writes
--- few, however many runs are stored. The lease is in no index for the same reason; runs_open holds the unfinished only.
+-- few, however many runs are stored. started_by is the kind and id of the principal, also of a service key, which owns
+-- nothing. The lease is in no index for the same reason; runs_open holds the unfinished only.
 CREATE TABLE runs (
 	n            {serial},
 	id           {key} NOT NULL UNIQUE,
 	workspace_id {key} NOT NULL,
-	owner        {key} NOT NULL,
+	started_by   {key} NOT NULL,
 	agent_id     {key} NOT NULL,
 	session_n    {int} NOT NULL,
 	turn         {int} NOT NULL,
@@ -182,7 +183,7 @@ CREATE TABLE tool_calls (
 CREATE TABLE usage (
 	n                 {serial},
 	workspace_id      {key} NOT NULL,
-	owner             {key} NOT NULL,
+	started_by        {key} NOT NULL,
 	agent_id          {key} NOT NULL,
 	run_id            {key} NOT NULL,
 	run_n             {int} NOT NULL,

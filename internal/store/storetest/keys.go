@@ -75,6 +75,8 @@ func keyRevoked(w *world) {
 	made := w.newKey(w.service, "h", hob.Key{Name: "k", Scopes: []hob.Scope{hob.ScopeRead, hob.ScopeRun}})
 	open, others := w.begin(made.Principal(), "open"), w.begin(w.alice, "others")
 	over := w.begin(made.Principal(), "over")
+	root := w.newKey(w.service, "root", hob.Key{Name: "root", Service: true})
+	roots, services := w.begin(root.Principal(), "roots"), w.begin(w.service, "services")
 	w.finish(over, "done")
 	_, err := w.s.RevokeKey(w.ctx, w.alice, made.ID)
 	w.want(hob.NotFound, err)
@@ -90,7 +92,11 @@ func keyRevoked(w *world) {
 	if !got.RevokedAt.Equal(first.RevokedAt.Time) {
 		w.t.Fatalf("the revoked key is found with %v", got.RevokedAt)
 	}
-	for id, want := range map[hob.RunID]string{open.ID: hob.CodeKeyRevoked, others.ID: "", over.ID: ""} {
+	_, err = w.s.RevokeKey(w.ctx, w.service, root.ID)
+	w.must(err)
+	for id, want := range map[hob.RunID]string{
+		open.ID: hob.CodeKeyRevoked, others.ID: "", over.ID: "", roots.ID: hob.CodeKeyRevoked, services.ID: "",
+	} {
 		st, err := w.s.Load(w.ctx, id)
 		w.must(err)
 		same(w, "cancel code of "+string(id), st.Run.CancelCode, want)
