@@ -68,12 +68,14 @@ func TestReply_StreamsInEachDialect(t *testing.T) {
 	}
 	for _, c := range cases {
 		status, body := post(t, s, c.path, c.body, "Anthropic-Version", "x")
-		rest, ok := body, true
+		rest := body
 		for _, w := range c.want {
-			if _, rest, ok = strings.Cut(rest, w); !ok {
+			_, behind, ok := strings.Cut(rest, w)
+			if !ok {
 				t.Errorf("%s: %d, %s is missing or out of place in\n%s", c.body, status, w, body)
 				break
 			}
+			rest = behind
 		}
 	}
 }

@@ -103,7 +103,8 @@ func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, e
 
 // pause waits before the next try. It is false when the context ends first, which is known at once if it has a deadline.
 func (c *caller) pause(ctx context.Context, attempt int, f *failedTry) bool {
-	wait := min(c.limits.retryBase<<attempt, MaxBackoff)
+	const doublings = 8 // more are beyond MaxBackoff, and the shift must not overflow
+	wait := min(c.limits.retryBase<<min(attempt, doublings), MaxBackoff)
 	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter, no secret
 	if f.wait > 0 {
 		wait = max(wait, min(f.wait, MaxRetryAfter))
@@ -164,7 +165,8 @@ func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, e
 	}
 	if out.finished { // read to the end, so that the connection can be used again
 		dog.limit = drainWait
-		_, _ = io.CopyN(io.Discard, watchedBody{res.Body, dog}, maxErrorBody)
+		dog.alive()
+		_, _ = io.CopyN(io.Discard, res.Body, maxErrorBody)
 	}
 	return nil
 }

@@ -293,3 +293,26 @@ func TestProviders_ShouldRetryHeaderDecides(t *testing.T) {
 		}
 	})
 }
+
+func TestProviders_AnEndedAnswerIsNotHeldUpByAnOpenConnection(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, v vendor) {
+		r := fakeai.Text("Hi.")
+		r.Hang = true
+		b := newBed(t, v, fakeai.Always(r), nil)
+		start := time.Now()
+		if a := collect(t, b.model, ask("hi")); a.Err != nil || a.Text != "Hi." || time.Since(start) > 5*time.Second {
+			t.Errorf("after %s: %+v", time.Since(start), a)
+		}
+	})
+}
+
+func TestProviders_ManyRetriesDoNotOverflowTheWait(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, vendors[0], fakeai.Always(fakeai.Error(500, "no")), func(c *provider.Config) {
+		c.Retries, c.RetryBase = 100, time.Nanosecond
+	})
+	if a := collect(t, b.model, ask("hi")); a.Err == nil || len(b.fake.Requests()) != 101 {
+		t.Errorf("%d tries, %+v", len(b.fake.Requests()), a.Err)
+	}
+}
