@@ -80,6 +80,15 @@ func (m Message) Text() string {
 	return strings.Join(texts, "\n")
 }
 
+// Chars is the length of a message for budgets: the characters of its text, and the bytes of its calls.
+func (m Message) Chars() int {
+	n := utf8.RuneCountInString(m.Text())
+	for _, c := range m.Calls {
+		n += len(c.Name) + len(c.Arguments)
+	}
+	return n
+}
+
 // Validate reports the first rule of the message model that a history breaks, as an Invalid error.
 func Validate(history []Message) error {
 	var open []ToolCall

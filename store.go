@@ -81,9 +81,41 @@ type SessionStore interface {
 	DeleteSession(ctx context.Context, by Principal, agent AgentID, id SessionID) error
 	// SessionRuns gives the session's runs from the oldest on, with their stories.
 	SessionRuns(ctx context.Context, by Principal, id SessionID, limit, offset int) ([]RunDetail, error)
-	// History gives the messages of the session's earlier finished runs, oldest first: whole runs from the newest back
-	// while they fit into budget characters, at least the newest one.
-	History(ctx context.Context, by Principal, id SessionID, beforeTurn int64, budget int) ([]Message, error)
+	// History gives the session's finished runs of the given turns, oldest first: from the newest back while they fit into
+	// the budget, at least the newest.
+	History(ctx context.Context, by Principal, id SessionID, r HistoryRange) (History, error)
+}
+
+// HistoryRange picks earlier turns of a session.
+type HistoryRange struct {
+	After, Before int64 // turns between these two, both left out
+	Budget        int   // characters of all messages together
+}
+
+// History is what was said in a session.
+type History struct {
+	Runs []PastRun
+	Cut  bool // older turns of the range were left out for the budget
+}
+
+// PastRun is a finished run as later turns may read it: its messages alone and with those of other runs are valid.
+type PastRun struct {
+	Turn     int64
+	Chars    int
+	Messages []Message
+}
+
+// Messages gives the messages of all runs.
+func (h History) Messages() []Message {
+	n := 0
+	for _, r := range h.Runs {
+		n += len(r.Messages)
+	}
+	out := make([]Message, 0, n)
+	for _, r := range h.Runs {
+		out = append(out, r.Messages...)
+	}
+	return out
 }
 
 // Idempotency binds a client's key to the run it made.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hob"
@@ -18,6 +19,8 @@ type active struct {
 	log    *runLog
 	ctx    context.Context
 	end    context.CancelCauseFunc
+
+	turn atomic.Int64 // known once the run is accepted
 
 	leave   sync.Mutex // guards the four below
 	readers int
@@ -43,6 +46,7 @@ type active struct {
 func (e *Engine) newActive(run hob.Run, p *plan) *active {
 	a := &active{e: e, id: run.ID, plan: p, run: run, calls: p.calls, mine: map[hob.CallID]bool{}}
 	a.object = hob.Object{Kind: hob.SessionObject, Workspace: run.Workspace, Owner: run.Principal.Owner(), Agent: run.Agent}
+	a.turn.Store(run.Turn)
 	a.ctx, a.end = context.WithCancelCause(e.base)
 	a.release = func() {}
 	if s := p.tuning.TimeoutSeconds; s != nil {
@@ -88,7 +92,10 @@ func (a *active) startEvent(h hob.EventHead) any {
 }
 
 // accept makes the run known: what was written beside its acceptance may be shown.
-func (a *active) accept(hob.Run) { a.log.opened() }
+func (a *active) accept(run hob.Run) {
+	a.turn.Store(run.Turn)
+	a.log.opened()
+}
 
 // stop ends the run for a cause; the first cause stands.
 func (a *active) stop(cause error) { a.end(cause) }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"hob"
 	"hob/internal/engine"
@@ -383,5 +386,76 @@ func TestSession_TheNextTurnSendsTheRealToolMessages(t *testing.T) {
 	d, err := w.store.RunDetail(t.Context(), w.by, second.ID)
 	if err != nil || d.Calls[0].ID == "abc" {
 		t.Fatalf("a call id was used twice in the session: %+v, %v", d.Calls, err)
+	}
+}
+
+// countingStore counts how many earlier turns are read from the store.
+type countingStore struct {
+	hob.Store
+	turns atomic.Int64
+}
+
+func (s *countingStore) History(ctx context.Context, by hob.Principal, id hob.SessionID, r hob.HistoryRange) (hob.History, error) {
+	h, err := s.Store.History(ctx, by, id, r)
+	s.turns.Add(int64(len(h.Runs)))
+	return h, err
+}
+
+func TestHistory_EarlierTurnsAreReadOnceAndAreAlwaysTheStoresOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "when: fail\nerror: 400 no\n===\nwhen: tool\ncall: once {\"n\":1}\n---\ntext: used it\n===\ntext: answer to {{message}}\n"}, "once")
+	seen := w.watchModel()
+	counting := &countingStore{Store: w.store}
+	w.begin(func(hob.Store) hob.Store { return counting })
+	var session hob.SessionID
+	for i := range 30 {
+		say := fmt.Sprintf("turn %d", i)
+		if i%7 == 3 {
+			say = "fail"
+		}
+		if i%5 == 4 {
+			say = "tool"
+		}
+		run := w.wait(w.startIn(session, say, hob.RunOptions{}).ID)
+		session = run.Session
+		want, err := w.store.History(t.Context(), w.by, session, hob.HistoryRange{Before: run.Turn, Budget: 1 << 30})
+		if i > 0 && err != nil {
+			t.Fatal(err)
+		}
+		reqs := seen()
+		got := reqs[len(reqs)-1].Messages
+		if diff := cmp.Diff(want.Messages(), got[:len(want.Messages())]); diff != "" {
+			t.Fatalf("turn %d was sent another history than the stored one (-stored +sent):\n%s", run.Turn, diff)
+		}
+	}
+	if n := counting.turns.Load(); n > 15 {
+		t.Fatalf("%d turns were read from the store for 30 turns", n)
+	}
+}
+
+func TestHistory_TurnsThatOverlapAreNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "when: wait\ncall: hang {}\n---\ntext: waited\n===\ntext: answer to {{message}}\n"}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 9)
+	seen := w.watchModel()
+	w.begin(nil)
+	first := w.wait(w.start("one", hob.RunOptions{}).ID)
+	w.wait(w.startIn(first.Session, "two", hob.RunOptions{}).ID)
+	slow := w.startIn(first.Session, "wait", hob.RunOptions{})
+	w.toolCame()
+	for range 3 {
+		w.wait(w.startIn(first.Session, "beside", hob.RunOptions{}).ID)
+	}
+	close(w.tools.hold)
+	w.wait(slow.ID)
+	last := w.wait(w.startIn(first.Session, "last", hob.RunOptions{}).ID)
+	want, err := w.store.History(t.Context(), w.by, first.Session, hob.HistoryRange{Before: last.Turn, Budget: 1 << 30})
+	if err != nil || len(want.Runs) != 6 {
+		t.Fatalf("%d runs, %v", len(want.Runs), err)
+	}
+	reqs := seen()
+	got := reqs[len(reqs)-1].Messages
+	if diff := cmp.Diff(want.Messages(), got[:len(got)-1]); diff != "" {
+		t.Fatalf("-stored +sent:\n%s", diff)
 	}
 }

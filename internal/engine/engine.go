@@ -58,6 +58,7 @@ type Config struct {
 type Engine struct {
 	Config
 	schemas schemaCache
+	recall  recall
 
 	mu     sync.Mutex
 	active map[hob.RunID]*active

@@ -24,6 +24,7 @@ func (a *active) drive() {
 		return
 	}
 	a.e.finished.Add(1)
+	a.remember(end)
 	if end.status == hob.Failed {
 		a.e.failed.Add(1)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"math"
 	"slices"
 
 	"hob"
@@ -104,7 +103,7 @@ func (e *Engine) join(ctx context.Context, by hob.Principal, p *plan, id hob.Ses
 		return err
 	}
 	p.session = s
-	p.history, err = e.Store.History(ctx, by, id, math.MaxInt64, e.historyBudget(p))
+	p.history, err = e.history(ctx, by, s, s.Turns+1, e.historyBudget(p))
 	return err
 }
 
@@ -192,11 +191,12 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	if err := e.resolve(p, s.Run.Options, s.Run.Model); err != nil {
 		return p, err
 	}
-	agent := s.Run.Agent
-	p.session = hob.Session{ID: s.Run.Session, Workspace: s.Run.Workspace, Agent: &agent}
 	p.pin.Agent.ID, p.pin.Agent.Workspace = s.Run.Agent, s.Run.Workspace
 	by := hob.System(s.Run.Workspace)
-	if p.history, err = e.Store.History(ctx, by, s.Run.Session, s.Run.Turn, e.historyBudget(p)); err != nil {
+	if p.session, err = e.Store.Session(ctx, by, s.Run.Session); err != nil {
+		return p, err
+	}
+	if p.history, err = e.history(ctx, by, p.session, s.Run.Turn, e.historyBudget(p)); err != nil {
 		return p, err
 	}
 	live := map[string]hob.ToolRunner{}

@@ -174,11 +174,11 @@ func (w *world) valid(run hob.Run) []hob.Message {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	h, err := w.store.History(w.t.Context(), w.by, run.Session, run.Turn+1, 1<<30)
+	h, err := w.store.History(w.t.Context(), w.by, run.Session, hob.HistoryRange{Before: run.Turn + 1, Budget: 1 << 30})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := hob.Validate(h); err != nil {
+	if err := hob.Validate(h.Messages()); err != nil {
 		w.t.Fatalf("the history after %s is not valid: %v", run.ID, err)
 	}
 	return d.Messages

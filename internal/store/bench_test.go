@@ -147,9 +147,9 @@ func BenchmarkHistory(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				list, err := x.db.History(b.Context(), x.by, ses.ID, int64(turns+1), 20_000)
-				if err != nil || len(list) != 100 {
-					b.Fatalf("%d messages, %v", len(list), err)
+				list, err := x.db.History(b.Context(), x.by, ses.ID, hob.HistoryRange{Before: int64(turns + 1), Budget: 20_000})
+				if err != nil || len(list.Runs)*2 != 100 {
+					b.Fatalf("%d runs, %v", len(list.Runs), err)
 				}
 			}
 		})
@@ -191,7 +191,10 @@ func BenchmarkRead(b *testing.B) {
 			"last event": func() error { _, err := x.db.Events(b.Context(), x.by, id, 99, 100); return err },
 			"100 events": func() error { _, err := x.db.Events(b.Context(), x.by, id, 0, 100); return err },
 			"run":        func() error { _, err := x.db.Run(b.Context(), x.by, id); return err },
-			"history":    func() error { _, err := x.db.History(b.Context(), x.by, "s", 2, 1000); return err },
+			"history": func() error {
+				_, err := x.db.History(b.Context(), x.by, "s", hob.HistoryRange{Before: 2, Budget: 1000})
+				return err
+			},
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				b.RunParallel(func(pb *testing.PB) {

@@ -22,53 +22,55 @@ func scanPastRun(r row) (p pastRun, err error) {
 	return p, err
 }
 
-// History gives what was said before a turn. Only as many runs are read as fit into the budget, however long the session
-// is. Runs that failed or were cancelled are told too, as far as they are whole: see told.
-func (s *DB) History(ctx context.Context, by hob.Principal, id hob.SessionID, beforeTurn int64, budget int) ([]hob.Message, error) {
+// History gives what was said in a range of turns. Only as many runs are read as fit into the budget, however long the
+// session is. Runs that failed or were cancelled are told too, as far as they are whole: see told.
+func (s *DB) History(ctx context.Context, by hob.Principal, id hob.SessionID, r hob.HistoryRange) (hob.History, error) {
 	ctx, t := s.lookUp(ctx)
 	x, err := readSession(ctx, t, by, "", id)
-	if err != nil || beforeTurn <= 1 {
-		return nil, err
+	if err != nil || r.Before <= r.After+1 {
+		return hob.History{}, err
 	}
-	runs, err := pastRuns(ctx, t, x.n, beforeTurn, int64(budget))
+	runs, cut, err := pastRuns(ctx, t, x.n, r)
 	if err != nil {
-		return nil, hob.Wrap("gather a history", err)
+		return hob.History{}, hob.Wrap("gather a history", err)
 	}
 	ns := make([]int64, len(runs))
-	for i, r := range runs {
-		ns[i] = r.n
+	for i, p := range runs {
+		ns[i] = p.n
 	}
 	messages, err := messagesOf(ctx, t, ns)
 	if err != nil {
-		return nil, hob.Wrap("read a history", err)
+		return hob.History{}, hob.Wrap("read a history", err)
 	}
-	var out []hob.Message
-	for _, r := range slices.Backward(runs) {
-		out = append(out, told(r, messages[r.n])...)
+	h := hob.History{Cut: cut, Runs: make([]hob.PastRun, 0, len(runs))}
+	for _, p := range slices.Backward(runs) {
+		h.Runs = append(h.Runs, hob.PastRun{Turn: p.turn, Chars: int(p.chars), Messages: told(p, messages[p.n])})
 	}
-	return out, nil
+	return h, nil
 }
 
-// pastRuns picks the finished runs before a turn, the newest first, while their messages fit into the budget.
-func pastRuns(ctx context.Context, t *tx, session, before, budget int64) ([]pastRun, error) {
-	var picked []pastRun
+// pastRuns picks the finished runs of a range, the newest first, while their messages fit into the budget. cut says that
+// not all of them did.
+func pastRuns(ctx context.Context, t *tx, session int64, in hob.HistoryRange) (picked []pastRun, cut bool, err error) {
+	budget, before := int64(in.Budget), in.Before
 	for {
 		page, err := many(ctx, t, scanPastRun, `SELECT r.n, r.turn, r.status, d.code, d.error,
 				(SELECT CAST(coalesce(sum(m.chars), 0) AS BIGINT) FROM messages m WHERE m.run_n = r.n)
 			FROM runs r JOIN run_details d ON d.run_n = r.n
-			WHERE r.session_n = ? AND r.turn < ? AND r.completed_at <> 0 ORDER BY r.turn DESC LIMIT ?`, session, before, int64(historyPage))
+			WHERE r.session_n = ? AND r.turn > ? AND r.turn < ? AND r.completed_at <> 0 ORDER BY r.turn DESC LIMIT ?`,
+			session, in.After, before, int64(historyPage))
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, r := range page {
 			if budget -= r.chars; budget < 0 && len(picked) > 0 {
-				return picked, nil
+				return picked, true, nil
 			}
 			picked = append(picked, r)
 			before = r.turn
 		}
 		if len(page) < historyPage {
-			return picked, nil
+			return picked, false, nil
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 
 	"hob"
 )
@@ -13,7 +12,7 @@ import (
 // holds the whole message only when there is more to it than a role and a text.
 func messageArgs(args []any, run int64, idx int, m hob.Message) ([]any, error) {
 	text := m.Text()
-	chars := utf8.RuneCountInString(text)
+	chars := m.Chars()
 	var body any
 	if len(m.Parts) > 0 || len(m.Calls) > 0 || m.CallID != "" || m.Name != "" || m.IsError || m.Reasoning != nil {
 		if len(m.Parts) == 0 {
@@ -24,9 +23,6 @@ func messageArgs(args []any, run int64, idx int, m hob.Message) ([]any, error) {
 			return nil, fmt.Errorf("encode message %d: %w", idx, err)
 		}
 		body = string(b)
-		for _, c := range m.Calls {
-			chars += len(c.Name) + len(c.Arguments)
-		}
 	}
 	return append(args, run, int64(idx), string(m.Role), int64(chars), text, body), nil
 }

@@ -15,16 +15,17 @@ func historyCases() map[string]func(*world) {
 		"HistoryOfEndedRunsIsValid":           historyMended,
 		"HistoryOfALongSessionIsOrdered":      historyLong,
 		"HistoryCountsCharactersNotBytes":     historyChars,
+		"HistoryOfARangeSaysWhetherItIsCut":   historyRange,
 	}
 }
 
 func (w *world) history(id hob.SessionID, before int64, budget int) string {
 	w.t.Helper()
-	list, err := w.s.History(w.ctx, w.alice, id, before, budget)
+	list, err := w.s.History(w.ctx, w.alice, id, hob.HistoryRange{Before: before, Budget: budget})
 	w.must(err)
-	w.must(hob.Validate(list))
+	w.must(hob.Validate(list.Messages()))
 	var out []string
-	for _, m := range list {
+	for _, m := range list.Messages() {
 		text := string(m.Role[0]) + ":" + m.Content
 		for _, c := range m.Calls {
 			text += "(" + string(c.ID) + ")"
@@ -61,9 +62,9 @@ func historyBudget(w *world) {
 	} {
 		same(w, fmt.Sprintf("before %d with %d", c.before, c.budget), w.history("s", c.before, c.budget), c.want)
 	}
-	_, err := w.s.History(w.ctx, w.bob, "s", 5, 1000)
+	_, err := w.s.History(w.ctx, w.bob, "s", hob.HistoryRange{Before: 5, Budget: 1000})
 	w.want(hob.NotFound, err)
-	_, err = w.s.History(w.ctx, w.alice, "none", 1, 1000)
+	_, err = w.s.History(w.ctx, w.alice, "none", hob.HistoryRange{Before: 1, Budget: 1000})
 	w.want(hob.NotFound, err)
 }
 
@@ -122,8 +123,9 @@ func historyLong(w *world) {
 		turns = append(turns, hob.SeedTurn{User: fmt.Sprintf("u%03d", i), Assistant: fmt.Sprintf("a%03d", i)})
 	}
 	ses := w.newSession(w.alice, turns...)
-	list, err := w.s.History(w.ctx, w.alice, ses.ID, 1<<40, 8*100)
+	got, err := w.s.History(w.ctx, w.alice, ses.ID, hob.HistoryRange{Before: 1 << 40, Budget: 8 * 100})
 	w.must(err)
+	list := got.Messages()
 	same(w, "messages that fit", len(list), 200)
 	for i, m := range list {
 		want := fmt.Sprintf("u%03d", 50+i/2)
@@ -139,4 +141,31 @@ func historyChars(w *world) {
 	w.say("s", "äää", "ä")
 	same(w, "eight characters", w.history("s", 3, 8), "u:ééé a:é u:äää a:ä")
 	same(w, "seven characters", w.history("s", 3, 7), "u:äää a:ä")
+}
+
+func historyRange(w *world) {
+	for i := range 5 {
+		w.say("s", fmt.Sprintf("u%d", i), fmt.Sprintf("a%d", i)) // four characters each
+	}
+	for _, c := range []struct {
+		in    hob.HistoryRange
+		turns []int64
+		cut   bool
+	}{
+		{hob.HistoryRange{After: 2, Before: 5, Budget: 100}, []int64{3, 4}, false},
+		{hob.HistoryRange{After: 2, Before: 6, Budget: 8}, []int64{4, 5}, true},
+		{hob.HistoryRange{Before: 3, Budget: 8}, []int64{1, 2}, false},
+		{hob.HistoryRange{After: 4, Before: 5, Budget: 100}, nil, false},
+		{hob.HistoryRange{After: 9, Before: 5, Budget: 100}, nil, false},
+	} {
+		h, err := w.s.History(w.ctx, w.alice, "s", c.in)
+		w.must(err)
+		var turns []int64
+		for _, r := range h.Runs {
+			turns = append(turns, r.Turn)
+			same(w, "characters of a turn", r.Chars, 4)
+		}
+		same(w, fmt.Sprintf("turns of %+v", c.in), fmt.Sprint(turns), fmt.Sprint(c.turns))
+		same(w, fmt.Sprintf("%+v is cut", c.in), h.Cut, c.cut)
+	}
 }

@@ -53,8 +53,9 @@ func scripts(w *world) {
 	n := w.newRun(w.alice, w.agent.ID, "日本")
 	n.Message.Content = text
 	w.finish(w.start(n), text)
-	list, err := w.s.History(w.ctx, w.alice, "日本", 2, 1<<20)
+	got, err := w.s.History(w.ctx, w.alice, "日本", hob.HistoryRange{Before: 2, Budget: 1 << 20})
 	w.must(err)
+	list := got.Messages()
 	if len(list) != 2 || list[0].Content != text || list[1].Content != text {
 		w.t.Fatalf("history: %v", list)
 	}

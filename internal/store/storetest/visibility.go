@@ -40,7 +40,7 @@ func visibleSessions(w *world) {
 			for what, err := range map[string]error{
 				"Session":     second(w.s.Session(w.ctx, by, id)),
 				"SessionRuns": second(w.s.SessionRuns(w.ctx, by, id, 10, 0)),
-				"History":     second(w.s.History(w.ctx, by, id, 5, 100)),
+				"History":     second(w.s.History(w.ctx, by, id, hob.HistoryRange{Before: 5, Budget: 100})),
 				"Run":         second(w.s.Run(w.ctx, by, r.ID)),
 				"RunDetail":   second(w.s.RunDetail(w.ctx, by, r.ID)),
 				"Events":      second(w.s.Events(w.ctx, by, r.ID, 0, 10)),
@@ -129,7 +129,7 @@ func runOnly(w *world) {
 	r := w.begin(by, "s")
 	_, err = w.s.Events(w.ctx, by, r.ID, 0, 10)
 	w.must(err)
-	_, err = w.s.History(w.ctx, by, "s", 2, 10)
+	_, err = w.s.History(w.ctx, by, "s", hob.HistoryRange{Before: 2, Budget: 10})
 	w.must(err)
 	w.want(hob.Forbidden, second(w.s.UpdateAgent(w.ctx, by, w.agent.ID, hob.AgentPatch{Model: point("m")})))
 	by.Scopes = []hob.Scope{hob.ScopeConfigure}
