@@ -16,7 +16,6 @@ import (
 	"hob"
 	"hob/client"
 	"hob/internal/fakeai"
-	"hob/internal/pgtest"
 )
 
 // steps is how many tool steps the runs of these tests have before their answer.
@@ -283,11 +282,12 @@ func TestKill_AnUndeclaredCallIsNotRepeated(t *testing.T) {
 // Two servers share one Postgres: what one leaves behind when it is killed, the other ends.
 func TestKill_AnotherServerTakesOver(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	database, both := databases(t)["postgres"]
+	if !both {
 		return // the quick tests know SQLite alone, which has one server
 	}
 	tools := newToolServer(t, "charge")
-	first := crashInstallation(t, pgtest.URL(t), tools)
+	first := crashInstallation(t, database, tools)
 	first.env["HOB_SEAL_KEY"] = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	first.env["HOB_SERVICE_KEY"] = "operators-own-key-0123456789"
 	second := install(t, first.env)
@@ -321,4 +321,22 @@ func startAndKill(t *testing.T, s *serving, tools *toolServer, agent hob.AgentID
 	}
 	t.Fatal("the run has no events")
 	return ""
+}
+
+func TestFirstStart_TogetherMakesOneDemo(t *testing.T) {
+	t.Parallel()
+	database, both := databases(t)["postgres"]
+	if !both {
+		return // the quick tests know SQLite alone, which has one server
+	}
+	env := map[string]string{
+		"HOB_DATABASE_URL": database, "HOB_SERVICE_KEY": "operators-own-key-0123456789",
+		"HOB_SEAL_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+	}
+	t.Run("together", func(t *testing.T) {
+		for _, name := range []string{"a", "b", "c"} {
+			t.Run(name, func(t *testing.T) { t.Parallel(); install(t, env).serve() })
+		}
+	})
+	demo(t, install(t, env).serve().client())
 }

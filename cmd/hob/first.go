@@ -31,31 +31,31 @@ func firstStart(ctx context.Context, c config.Config, s hob.Store, log *slog.Log
 	if err != nil {
 		return "", fmt.Errorf("look for keys: %w", err)
 	}
-	fresh := len(keys) == 0
+	fresh, first := len(keys) == 0, false
 	switch {
 	case c.ServiceKey != "":
-		err = acceptKey(ctx, s, c.ServiceKey, log)
+		first, err = acceptKey(ctx, s, c.ServiceKey, log)
 	case fresh:
-		made, err = firstKey(ctx, c.Data, s)
+		made, first, err = firstKey(ctx, c.Data, s)
 	}
-	if err != nil || !fresh {
-		return "", err
+	if err != nil || !fresh || !first {
+		return "", err // of servers that start together on a new store, the one that made the key makes the demo
 	}
 	return made, makeDemo(ctx, c, s)
 }
 
-// acceptKey makes the operator's key known to the store. One that was revoked stays so.
-func acceptKey(ctx context.Context, s hob.Store, key hob.Secret, log *slog.Logger) error {
+// acceptKey makes the operator's key known to the store. One that was revoked stays so. first: it was not known before.
+func acceptKey(ctx context.Context, s hob.Store, key hob.Secret, log *slog.Logger) (first bool, err error) {
 	sum := sha256.Sum256([]byte(key))
 	known, err := s.KeyByHash(ctx, sum[:])
 	switch {
 	case err == nil && !known.RevokedAt.IsZero():
 		log.Warn("HOB_SERVICE_KEY is a key that was revoked; it is not accepted", slog.String("key", string(known.ID)))
-		return nil
+		return false, nil
 	case err == nil:
-		return nil
+		return false, nil
 	case hob.KindOf(err) != hob.NotFound:
-		return fmt.Errorf("look up HOB_SERVICE_KEY: %w", err)
+		return false, fmt.Errorf("look up HOB_SERVICE_KEY: %w", err)
 	}
 	prefix := ""
 	if len(key) >= 4*shownKey {
@@ -66,33 +66,34 @@ func acceptKey(ctx context.Context, s hob.Store, key hob.Secret, log *slog.Logge
 
 // firstKey makes the first service key. The file comes first: should this start die before the store knows the key, the
 // next one takes it from there.
-func firstKey(ctx context.Context, dir string, s hob.Store) (hob.Secret, error) {
-	key, err := readServiceKey(dir)
-	if err != nil {
-		return "", err
+func firstKey(ctx context.Context, dir string, s hob.Store) (key hob.Secret, first bool, err error) {
+	if key, err = readServiceKey(dir); err != nil {
+		return "", false, err
 	}
 	if key == "" {
 		secret, _, _ := api.NewSecret()
 		key = hob.Secret(secret)
 		if err := writeServiceKey(dir, key); err != nil {
-			return "", err
+			return "", false, err
 		}
 	}
 	sum := sha256.Sum256([]byte(key))
-	return key, createServiceKey(ctx, s, "first key", string(key[:min(len(key)/4, len("hob_")+8)]), sum[:])
+	first, err = createServiceKey(ctx, s, "first key", string(key[:min(len(key)/4, len("hob_")+8)]), sum[:])
+	return key, first, err
 }
 
-func createServiceKey(ctx context.Context, s hob.Store, name, prefix string, hash []byte) error {
-	_, err := s.CreateKey(ctx, hob.System(hob.DefaultWorkspace), hob.Key{
+// createServiceKey is false where another server of the same database was faster with the same key.
+func createServiceKey(ctx context.Context, s hob.Store, name, prefix string, hash []byte) (first bool, err error) {
+	_, err = s.CreateKey(ctx, hob.System(hob.DefaultWorkspace), hob.Key{
 		Workspace: hob.DefaultWorkspace, Name: name, Prefix: prefix, Service: true, Scopes: []hob.Scope{hob.ScopeAdmin},
 	}, hash)
 	if hob.KindOf(err) == hob.Conflict {
-		return nil // another server of the same database was faster with the same key
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("make the service key known: %w", err)
+		return false, fmt.Errorf("make the service key known: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // makeDemo makes the agent that a newcomer talks to first, with the sample shop's tables.
