@@ -400,8 +400,13 @@ func TestDemo_CanDoWhatItOffers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(record.ToolCalls) != 1 || record.ToolCalls[0].IsError || len(record.ToolCalls[0].Result) < 10 {
-					t.Errorf("%s\n%+v", q[1], record.ToolCalls)
+				if len(record.ToolCalls) != 1 || len(record.ToolCalls[0].Result) < 10 {
+					t.Errorf("%s: %d calls", q[1], len(record.ToolCalls))
+				}
+				for _, call := range record.ToolCalls {
+					if call.IsError {
+						t.Errorf("%s\n%s\n%s", q[1], call.Arguments, call.Result)
+					}
 				}
 			}
 		})
