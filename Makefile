@@ -34,7 +34,7 @@ run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
 test: ## everything, exactly as CI runs it; installs what it needs where it may
 	@.ci/tools gcc postgresql node npm curl
 	@$(MAKE) --no-print-directory check
-	CGO_ENABLED=1 $(WITH_POSTGRES) go test -race $(TESTFLAGS) ./...
+	CGO_ENABLED=1 HOB_TEST_NODE=1 $(WITH_POSTGRES) go test -race -tags node $(TESTFLAGS) ./...
 
 check: ## formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | xargs -r ls 2>/dev/null)); \

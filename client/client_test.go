@@ -41,7 +41,10 @@ func serve(t *testing.T) (address, key string) {
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); e.Serve(ctx) }()
-	h := httptest.NewServer(api.New(api.Config{Store: db, Engine: e, Models: models, Version: "test"}))
+	h := httptest.NewServer(api.New(api.Config{
+		Store: db, Engine: e, Models: models, Version: "test",
+		CheckAssignment: func(context.Context, hob.Assignment, *hob.Tool) (string, error) { return "planet has no effect", nil },
+	}))
 	t.Cleanup(func() {
 		h.Close()
 		stop()

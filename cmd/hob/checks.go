@@ -234,29 +234,60 @@ func openFiles() uint64 {
 	return limit.Cur
 }
 
-// checkStore opens the store as the server does. A store that is not there yet is not made.
+// maxClockSkew is how far the machine's clock may be from the database's: rows carry the one, leases count by the other.
+const maxClockSkew = 5 * time.Second
+
+// checkStore looks at the store before it opens it as the server does: opening makes what is missing, looking does not.
 func (r *report) checkStore(ctx context.Context, box *seal.Box) {
 	const check = "store"
-	if !r.hasStore() {
+	c := store.Config{DSN: r.config.Database, Dir: r.config.Data, Box: box}
+	began := hob.SystemClock()
+	facts, err := store.Inspect(ctx, c)
+	switch {
+	case hob.KindOf(err) == hob.NotFound:
 		r.add(check, warn, "there is none yet; hob serve makes it", "")
+		return
+	case err != nil:
+		r.add(check, bad, explain(err), "")
+		return
+	}
+	text := fmt.Sprintf("%s %s, schema %d", facts.Dialect, facts.Server, facts.Schema)
+	if facts.Schema > facts.Known {
+		r.add(check, bad, fmt.Sprintf("%s: newer than this program, which knows %d", text, facts.Known), "start the newer hob")
+		return
+	}
+	if weak := facts.Weak(); len(weak) > 0 {
+		r.add(check, warn, "the database may lose what it acknowledged: "+strings.Join(weak, ", "), "set them to their defaults")
+	}
+	r.checkClock(facts.Clock, began)
+	if facts.Schema < facts.Known {
+		r.add(check, warn, fmt.Sprintf("%s: hob serve brings it to %d", text, facts.Known), "")
 		return
 	}
 	if box == nil {
-		r.add(check, bad, "not opened, because there is no seal key", "")
+		r.add(check, bad, text+": not opened, because there is no seal key", "")
 		return
 	}
-	s, err := store.Open(ctx, store.Config{DSN: r.config.Database, Dir: r.config.Data, Box: box})
+	s, err := store.Open(ctx, c)
 	if err != nil {
 		r.add(check, bad, explain(err), "")
 		return
 	}
 	defer func() { _ = s.Close() }() // it was only asked
-	if err := s.Ping(ctx); err != nil {
-		r.add(check, bad, explain(err), "")
+	r.add(check, ok, text+", filled under this seal key", "")
+	r.checkKeys(ctx, s)
+}
+
+// checkClock compares the database's clock with this machine's, which was read before and is read again now.
+func (r *report) checkClock(database, began time.Time) {
+	ended := hob.SystemClock()
+	skew := max(began.Sub(database), database.Sub(ended), 0)
+	if skew > maxClockSkew {
+		r.add("clock", warn, fmt.Sprintf("the database's clock differs from this machine's by %s", skew.Round(time.Second)),
+			"set both by NTP")
 		return
 	}
-	r.add(check, ok, s.Dialect()+" answers, its schema is this program's, and the seal key is the one it was filled under", "")
-	r.checkKeys(ctx, s)
+	r.add("clock", ok, "the database's clock agrees with this machine's", "")
 }
 
 // checkKeys says whether anybody can use the server.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -138,9 +137,11 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s.conns, limits.Streams = bounds(openFiles(), api.DefaultConnLimits(), limits.Streams)
 	s.http = api.Server(c.Addr, api.New(api.Config{
 		Store: p.store, Engine: s.engine, Builtins: p.tools.Rows,
-		CheckAssignment: func(ctx context.Context, tool string, override json.RawMessage) error {
-			_, err := p.tools.CheckAssignment(ctx, tool, override)
-			return err
+		CheckAssignment: func(ctx context.Context, a hob.Assignment, row *hob.Tool) (string, error) {
+			if row != nil {
+				return p.tools.CheckCustomAssignment(*row, a.ConfigOverride)
+			}
+			return p.tools.CheckAssignment(ctx, a.ToolName, a.ConfigOverride)
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
 		Ready: s.ready, Metrics: s.metrics,

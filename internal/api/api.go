@@ -5,7 +5,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -79,8 +78,9 @@ type Config struct {
 	Engine *engine.Engine
 	// Builtins are the rows of the builtin tools, in the order in which they are listed.
 	Builtins func() []hob.Tool
-	// CheckAssignment judges the config_override of a builtin tool's assignment; its errors are Invalid.
-	CheckAssignment func(ctx context.Context, tool string, config json.RawMessage) error
+	// CheckAssignment judges the config_override of an assignment; row is the custom tool's, nil for a builtin. The warning
+	// says what in it has no effect; errors are Invalid.
+	CheckAssignment func(ctx context.Context, a hob.Assignment, row *hob.Tool) (warning string, err error)
 	// CheckURL judges the address of a tool by the rules for outgoing calls; its error says what would allow it.
 	CheckURL func(address string) error
 	// Models resolves a model string, or says why nobody serves it.

@@ -2,9 +2,7 @@ package api
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
 
 	"hob"
 )
@@ -78,7 +76,11 @@ func assign(c *call) error {
 	if tool.ID != "" {
 		a.ToolID, a.ToolType = &tool.ID, customType
 	}
-	warnings, err := c.checkOverride(a, tool.InputSchema)
+	var custom *hob.Tool
+	if a.ToolType == customType {
+		custom = &tool
+	}
+	warnings, err := c.checkOverride(a, custom)
 	if err != nil {
 		return err
 	}
@@ -145,41 +147,28 @@ func (c *call) customByID(id string) (hob.Tool, error) {
 }
 
 // checkOverride judges a config_override, the same when it is made and when it is changed, and says what in it has no
-// effect.
-func (c *call) checkOverride(a hob.Assignment, schema json.RawMessage) ([]string, error) {
-	bad := func(format string, args ...any) error {
-		return hob.Errorf(hob.Invalid, format, args...).With("field", "config_override")
-	}
+// effect. row is the custom tool's, nil for a builtin.
+func (c *call) checkOverride(a hob.Assignment, row *hob.Tool) ([]string, error) {
 	var config map[string]json.RawMessage
 	if err := json.Unmarshal(a.ConfigOverride, &config); err != nil {
-		return nil, bad("config_override must be an object")
+		return nil, hob.Errorf(hob.Invalid, "config_override must be an object").With("field", "config_override")
 	}
 	if err := noRules(config); err != nil {
 		return nil, err
 	}
-	if a.ToolType == builtinType {
-		if c.s.CheckAssignment != nil {
-			if err := c.s.CheckAssignment(c.Context(), a.ToolName, a.ConfigOverride); err != nil {
-				return nil, err
-			}
-		}
-		if (a.ToolName == "database_query" || a.ToolName == "database_write") && !grantsTables(config["schemas"]) {
-			return []string{a.ToolName + " reaches nothing yet and is not offered to the model: config_override.schemas " +
-				`must name tables, as in {"schemas":{"main":["orders"]}}`}, nil
-		}
-		return nil, nil
-	}
-	var top struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if err := json.Unmarshal(object(schema), &top); err != nil {
-		return nil, nil //nolint:nilerr // a schema of odd form has no properties to pin
-	}
 	var warnings []string
-	for _, name := range slices.Sorted(maps.Keys(config)) {
-		if _, ok := top.Properties[name]; !ok && len(warnings) < maxWarned {
-			warnings = append(warnings, "config_override."+clip(name)+" is no argument of the tool and has no effect")
+	if c.s.CheckAssignment != nil {
+		warning, err := c.s.CheckAssignment(c.Context(), a, row)
+		if err != nil {
+			return nil, err
 		}
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if row == nil && (a.ToolName == "database_query" || a.ToolName == "database_write") && !grantsTables(config["schemas"]) {
+		warnings = append(warnings, a.ToolName+" reaches nothing yet and is not offered to the model: config_override.schemas "+
+			`must name tables, as in {"schemas":{"main":["orders"]}}`)
 	}
 	return warnings, nil
 }
@@ -242,11 +231,7 @@ func updateAssignment(c *call) error {
 	}
 	changed := row.Assignment
 	changed.ConfigOverride = object(in.ConfigOverride)
-	var schema json.RawMessage
-	if row.Tool != nil {
-		schema = row.Tool.InputSchema
-	}
-	warnings, err := c.checkOverride(changed, schema)
+	warnings, err := c.checkOverride(changed, row.Tool)
 	if err != nil {
 		return err
 	}

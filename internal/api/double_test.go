@@ -99,11 +99,14 @@ func builtins() []hob.Tool {
 	}
 }
 
-func checkAssignment(_ context.Context, _ string, config json.RawMessage) error {
-	if bytes.Contains(config, []byte("pg_catalog")) {
-		return hob.Errorf(hob.Invalid, "System schema 'pg_catalog' is not allowed")
+func checkAssignment(_ context.Context, a hob.Assignment, _ *hob.Tool) (string, error) {
+	if bytes.Contains(a.ConfigOverride, []byte("pg_catalog")) {
+		return "", hob.Errorf(hob.Invalid, "System schema 'pg_catalog' is not allowed")
 	}
-	return nil
+	if bytes.Contains(a.ConfigOverride, []byte("planet")) {
+		return "config_override.planet is no argument of the tool and has no effect", nil
+	}
+	return "", nil
 }
 
 func checkURL(address string) error {

@@ -154,8 +154,7 @@ func TestCustom_GetFollowsRedirectsAndLeavesSecretsBehind(t *testing.T) {
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "auth="+r.Header.Get("Authorization")+" key="+r.Header.Get("X-Api-Key"))
 	})
-	var first *httptest.Server
-	first = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	first := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			t.Error("the endpoint itself got no secret")
 		}
