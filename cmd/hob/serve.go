@@ -200,6 +200,7 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 	go func() { defer close(leasesEnded); s.engine.Serve(leases) }()
 	defer func() { endLeases(); <-leasesEnded }()
 	go s.sweep(leases)
+	go tuneGC(leases)
 
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(api.Listen(ln, s.conns)) }()

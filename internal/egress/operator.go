@@ -12,9 +12,9 @@ const (
 	// the next ones.
 	operatorIdlePerHost = 4096
 	operatorIdleTimeout = 90 * time.Second
-	// operatorBuffer is small because thousands of streams are open at once
-	// and each moves a few hundred bytes at a time.
-	operatorBuffer = 2 << 10
+	// operatorBuffer holds a short answer whole, and is no larger because
+	// thousands of streams are open at once.
+	operatorBuffer = 8 << 10
 )
 
 // OperatorClient returns a streaming client for one base URL that the operator
@@ -76,7 +76,7 @@ func (g *Guard) newOperatorTransport(base *target) *operatorTransport {
 	t.MaxIdleConnsPerHost = operatorIdlePerHost
 	t.IdleConnTimeout = operatorIdleTimeout
 	t.ReadBufferSize = operatorBuffer
-	t.WriteBufferSize = operatorBuffer
+	t.WriteBufferSize = operatorBuffer / 2
 	o.transport = t
 	return o
 }

@@ -428,7 +428,8 @@ func TestHistory_EarlierTurnsAreReadOnceAndAreAlwaysTheStoresOwn(t *testing.T) {
 			t.Fatalf("turn %d was sent another history than the stored one (-stored +sent):\n%s", run.Turn, diff)
 		}
 	}
-	if n := counting.turns.Load(); n > 15 {
+	// A turn may be asked for before the one before it is remembered, and is then read; without memory it were 435.
+	if n := counting.turns.Load(); n > 40 {
 		t.Fatalf("%d turns were read from the store for 30 turns", n)
 	}
 }

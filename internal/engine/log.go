@@ -10,6 +10,7 @@ import (
 
 const (
 	textInterval = 25 * time.Millisecond // between two commits that hold nothing but streamed text
+	stepPause    = 3 * time.Millisecond  // that a step's results wait for the next wish of a fast model
 	textBytes    = 2 << 10               // a longer piece of streamed text becomes an event of its own
 	backlogBytes = 256 << 10             // of events not yet handed in; a model that streams faster has to wait
 )
@@ -146,16 +147,32 @@ func (l *runLog) kick(urgent bool) {
 	}
 	if !urgent && len(l.open.Events) == 0 && len(l.buf) < textBytes {
 		if wait := textInterval - time.Since(l.flushed); wait > 0 {
-			if l.timer == nil {
-				l.timer = time.AfterFunc(wait, l.ring)
-			} else {
-				l.timer.Reset(wait)
-			}
+			l.later(wait)
 			return
 		}
 	}
 	l.busy = true
 	l.e.group.Go(l.flush)
+}
+
+// later hands the gathered writes in after a while, if nothing does before.
+func (l *runLog) later(wait time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.ring)
+	} else {
+		l.timer.Reset(wait)
+	}
+}
+
+// soon is write for what may wait a moment for the writes behind it: a fast model's next wish and the results before it
+// then share a commit, and a slow one's readers notice nothing.
+func (l *runLog) soon(f func(*batch)) {
+	l.note(f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil && !l.busy {
+		l.later(stepPause)
+	}
 }
 
 func (l *runLog) ring() {

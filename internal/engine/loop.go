@@ -181,7 +181,7 @@ func (a *active) openStep(step int, last bool) {
 		a.opened = false
 		return
 	}
-	a.log.write(func(b *batch) {
+	a.log.soon(func(b *batch) {
 		b.event(hob.EventStepStarted, func(h hob.EventHead) any {
 			return hob.StepStartedEvent{EventHead: h, Step: step, IsLastStep: last}
 		})

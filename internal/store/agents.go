@@ -59,7 +59,7 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 	if err := a.Validate(); err != nil {
 		return hob.Agent{}, err
 	}
-	err := s.write(ctx, "create an agent", func(ctx context.Context, t *tx) error {
+	err := s.configure(ctx, "create an agent", func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			string(a.ID), string(a.Workspace), a.Owner, a.Name, a.Model, a.SystemPrompt, string(a.Settings),
 			a.CreatedAt.Micros(), a.UpdatedAt.Micros(), strings.ToLower(a.Name))
@@ -68,16 +68,10 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 	return a, err
 }
 
-// Agent reads one agent.
-func (s *DB) Agent(ctx context.Context, by hob.Principal, id hob.AgentID) (hob.Agent, error) {
-	ctx, t := s.lookUp(ctx)
-	return agent(ctx, t, by, "", id)
-}
-
 // UpdateAgent changes what the patch sets.
 func (s *DB) UpdateAgent(ctx context.Context, by hob.Principal, id hob.AgentID, p hob.AgentPatch) (hob.Agent, error) {
 	var a hob.Agent
-	err := s.write(ctx, "update an agent", func(ctx context.Context, t *tx) (err error) {
+	err := s.configure(ctx, "update an agent", func(ctx context.Context, t *tx) (err error) {
 		if a, err = agent(ctx, t, by, hob.ScopeConfigure, id); err != nil {
 			return err
 		}
@@ -114,7 +108,7 @@ func patchAgent(a *hob.Agent, p hob.AgentPatch) {
 // DeleteAgent deletes an agent and its assignments. Its sessions stay, without an agent, and its unfinished runs are
 // marked for cancelling.
 func (s *DB) DeleteAgent(ctx context.Context, by hob.Principal, id hob.AgentID) error {
-	return s.write(ctx, "delete an agent", func(ctx context.Context, t *tx) error {
+	return s.configure(ctx, "delete an agent", func(ctx context.Context, t *tx) error {
 		a, err := agent(ctx, t, by, hob.ScopeConfigure, id)
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 	a.ID = hob.AssignmentID(hob.NewUUID())
 	a.Workspace, a.CreatedAt, a.ConfigOverride = by.Workspace, hob.FromMicros(s.now()), object(a.ConfigOverride)
 	asked := a.ToolID
-	err := s.write(ctx, "assign a tool", func(ctx context.Context, t *tx) error {
+	err := s.configure(ctx, "assign a tool", func(ctx context.Context, t *tx) error {
 		ag, err := agent(ctx, t, by, hob.ScopeConfigure, a.Agent)
 		if err != nil {
 			return err
@@ -64,19 +64,15 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 	return a, nil
 }
 
-// Assignments lists an agent's tools in the order in which it got them. An inactive custom tool's row is left out.
-func (s *DB) Assignments(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
+// assignments reads what an agent that the caller may see was given.
+func (s *DB) assignments(ctx context.Context, id hob.AgentID) ([]hob.AssignedTool, error) {
 	ctx, t := s.lookUp(ctx)
-	ag, err := agent(ctx, t, by, "", id)
-	if err != nil {
-		return nil, err
-	}
-	list, err := many(ctx, t, scanAssignment, `SELECT `+assignmentColumns+` FROM assignments a WHERE a.agent_id = ? ORDER BY a.n`, string(ag.ID))
+	list, err := many(ctx, t, scanAssignment, `SELECT `+assignmentColumns+` FROM assignments a WHERE a.agent_id = ? ORDER BY a.n`, string(id))
 	if err != nil {
 		return nil, hob.Wrap("list assignments", err)
 	}
 	tools, err := many(ctx, t, s.scanTool, `SELECT `+toolColumns+` FROM tools WHERE is_active = 1
-		AND id IN (SELECT tool_id FROM assignments WHERE agent_id = ?)`, string(ag.ID))
+		AND id IN (SELECT tool_id FROM assignments WHERE agent_id = ?)`, string(id))
 	if err != nil {
 		return nil, hob.Wrap("list assigned tools", err)
 	}
@@ -117,7 +113,7 @@ func assignment(ctx context.Context, t *tx, by hob.Principal, ag hob.AgentID, id
 // UpdateAssignment replaces an assignment's configuration; nil leaves it as it is.
 func (s *DB) UpdateAssignment(ctx context.Context, by hob.Principal, ag hob.AgentID, id hob.AssignmentID, config json.RawMessage) (hob.Assignment, error) {
 	var a hob.Assignment
-	err := s.write(ctx, "update an assignment", func(ctx context.Context, t *tx) (err error) {
+	err := s.configure(ctx, "update an assignment", func(ctx context.Context, t *tx) (err error) {
 		if a, err = assignment(ctx, t, by, ag, id, "Tool assignment"); err != nil || config == nil {
 			return err
 		}
@@ -133,7 +129,7 @@ func (s *DB) UpdateAssignment(ctx context.Context, by hob.Principal, ag hob.Agen
 
 // Unassign takes a tool from an agent.
 func (s *DB) Unassign(ctx context.Context, by hob.Principal, ag hob.AgentID, id hob.AssignmentID) error {
-	return s.write(ctx, "unassign a tool", func(ctx context.Context, t *tx) error {
+	return s.configure(ctx, "unassign a tool", func(ctx context.Context, t *tx) error {
 		a, err := assignment(ctx, t, by, ag, id, "Assignment")
 		if err != nil {
 			return err

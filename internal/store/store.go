@@ -56,8 +56,10 @@ type DB struct {
 	// pins are the digests of pins that are known to be stored; places are where the runs' rows are.
 	pins   cache[string, struct{}]
 	places cache[hob.RunID, place]
-	once   sync.Once
-	ended  error
+
+	configured configured
+	once       sync.Once
+	ended      error
 }
 
 var _ hob.Store = (*DB)(nil)
@@ -85,6 +87,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 			path = filepath.Join(c.Dir, FileName)
 		}
 		s.d = sqliteDialect()
+		s.configured.on = true // the folder's lock lets one process in
 		s.e, err = openSQLite(ctx, s.d, path)
 	}
 	if err != nil {

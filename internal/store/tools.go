@@ -103,7 +103,7 @@ func (s *DB) CreateTool(ctx context.Context, by hob.Principal, tool hob.Tool) (h
 	if err != nil {
 		return hob.Tool{}, err
 	}
-	err = s.write(ctx, "create a tool", func(ctx context.Context, t *tx) error {
+	err = s.configure(ctx, "create a tool", func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO tools (`+toolColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			string(tool.ID), string(tool.Workspace), tool.Name, tool.Description, string(tool.Type), string(tool.InputSchema),
 			config, headers, flag(tool.IsActive), tool.CreatedAt.Micros(), tool.UpdatedAt.Micros())
@@ -160,7 +160,7 @@ func (s *DB) Tools(ctx context.Context, by hob.Principal) ([]hob.Tool, error) {
 // UpdateTool changes what the patch sets. A new name is also the name of the tool's assignments.
 func (s *DB) UpdateTool(ctx context.Context, by hob.Principal, id hob.ToolID, p hob.ToolPatch) (hob.Tool, error) {
 	var tool hob.Tool
-	err := s.write(ctx, "update a tool", func(ctx context.Context, t *tx) (err error) {
+	err := s.configure(ctx, "update a tool", func(ctx context.Context, t *tx) (err error) {
 		if tool, err = s.readTool(ctx, t, by, hob.ScopeConfigure, id); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func unknownMask(name string) error {
 
 // DeleteTool deletes a tool with its assignments.
 func (s *DB) DeleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) error {
-	return s.write(ctx, "delete a tool", func(ctx context.Context, t *tx) error {
+	return s.configure(ctx, "delete a tool", func(ctx context.Context, t *tx) error {
 		tool, err := s.readTool(ctx, t, by, hob.ScopeConfigure, id)
 		if err != nil {
 			return err
