@@ -171,8 +171,11 @@ func unmarshal(data []byte, v any) error {
 
 func (d *chatDecoder) decode(data []byte) error {
 	var c chatChunk
-	if err := unmarshal(data, &c); err != nil {
-		return err
+	if !scanChunk(data, &c) {
+		c = chatChunk{}
+		if err := unmarshal(data, &c); err != nil {
+			return err
+		}
 	}
 	if present(c.Error) || c.Object == "error" || c.Type == "error" {
 		e, _ := readVendorError(data)
