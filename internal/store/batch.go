@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,14 +21,22 @@ const (
 	queueBound = 1024 // writes that wait; beyond, callers block
 )
 
-// batcher is the one writer of a SQLite database. Writes wait in the order in which they were handed in; the writer takes
-// all that wait into one transaction, so that they share its fsync, and answers them when it is durable.
+// batcher writes a SQLite database, one transaction at a time. Writes wait in the order in which they were handed in. The
+// caller whose write is first leads: it takes all that wait into one transaction, so that they share its fsync, answers
+// them when it is durable, and hands the lead on. A caller that comes alone thus writes at once, without waking anybody.
 type batcher struct {
-	conn  session
-	queue chan *job
-	stop  chan struct{} // closed by close: no more writes are taken
-	done  chan struct{} // closed by the writer when it has ended
-	once  sync.Once
+	conn session
+	room chan struct{} // one for each write that waits
+	stop chan struct{} // closed by close: no more writes are taken
+	done chan struct{} // closed when stop is and the last write was answered
+	once sync.Once
+
+	mu      sync.Mutex
+	queue   []*job
+	leading bool // somebody leads, or was told to
+	closed  bool
+
+	batch []*job // the leader's
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
@@ -41,21 +51,24 @@ type session interface {
 // job is a write on its way through the queue.
 type job struct {
 	fn    func(context.Context, *tx) error
-	state atomic.Int32
-	err   error         // set by the writer before done is closed
-	done  chan struct{} // closed by the writer
+	state jobState
+	err   error     // set before turn tells that the write was carried out
+	turn  chan bool // true: lead; false: it was carried out
 }
 
-// The states of a job. A caller that gives up and the writer that begins both move it on from waiting: one of them wins.
+// jobState is guarded by the batcher's lock.
+type jobState int
+
+// A job waits until it is taken into a batch or told to lead; until then its caller may abandon it.
 const (
-	jobWaiting = iota
-	jobStarted
+	jobWaiting jobState = iota
+	jobBegun
 	jobAbandoned
 )
 
 func newBatcher(conn session) *batcher {
 	return &batcher{
-		conn: conn, queue: make(chan *job, queueBound),
+		conn: conn, room: make(chan struct{}, queueBound), batch: make([]*job, 0, maxBatch),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -80,69 +93,117 @@ func (b *batcher) write(ctx context.Context, fn func(context.Context, *tx) error
 		return errClosed()
 	default:
 	}
-	j := &job{fn: fn, done: make(chan struct{})}
 	select {
-	case b.queue <- j:
+	case b.room <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-b.stop:
 		return errClosed()
 	}
-	var gaveUp error
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		gaveUp = ctx.Err()
-	case <-b.done: // the writer ended, perhaps before it saw this one
-		gaveUp = errClosed()
+	j := &job{fn: fn, turn: make(chan bool, 1)}
+	lead, err := b.enter(j)
+	if err != nil {
+		return err
 	}
-	if j.state.CompareAndSwap(jobWaiting, jobAbandoned) {
-		return gaveUp
+	if !lead {
+		select {
+		case lead = <-j.turn:
+		case <-ctx.Done():
+			if b.abandon(j) {
+				return ctx.Err()
+			}
+			lead = <-j.turn
+		}
 	}
-	<-j.done
+	if lead {
+		b.lead()
+	}
 	return j.err
 }
 
-// run is the writer. It ends when close was called and nothing waits any more.
-func (b *batcher) run() {
-	defer close(b.done)
-	batch := make([]*job, 0, maxBatch)
-	for {
-		var first *job
-		select {
-		case first = <-b.queue:
-		case <-b.stop:
-			select {
-			case first = <-b.queue:
-			default:
-				return
-			}
-		}
-		batch = b.gather(batch[:0], first)
-		b.carryOut(batch)
-		clear(batch) // what is answered is not kept alive
+// enter puts a job into the queue. true: nobody leads, so its caller does.
+func (b *batcher) enter(j *job) (lead bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		<-b.room
+		return false, errClosed()
+	}
+	b.queue = append(b.queue, j)
+	if b.leading {
+		return false, nil
+	}
+	b.leading, j.state = true, jobBegun
+	return true, nil
+}
+
+// abandon takes a job back, unless it was begun.
+func (b *batcher) abandon(j *job) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if j.state != jobWaiting {
+		return false
+	}
+	j.state = jobAbandoned
+	return true
+}
+
+// lead carries out what waits, the leader's own write first of all, and hands the lead on.
+func (b *batcher) lead() {
+	runtime.Gosched() // who is about to hand something in may still join
+	batch := b.gather()
+	b.carryOut(batch)
+	for _, j := range batch {
+		j.turn <- false // the leader's own is not read
+	}
+	clear(batch) // what is answered is not kept alive
+	if next := b.next(); next != nil {
+		next.turn <- true
 	}
 }
 
-// gather takes what waits, first of all the given one, without waiting for more.
-func (b *batcher) gather(batch []*job, first *job) []*job {
-	for j := first; ; {
-		if j.state.CompareAndSwap(jobWaiting, jobStarted) {
+// gather takes what waits, in order, up to the size of a batch.
+func (b *batcher) gather() []*job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batch, taken := b.batch[:0], 0
+	for _, j := range b.queue {
+		if len(batch) == maxBatch {
+			break
+		}
+		taken++
+		<-b.room
+		if j.state != jobAbandoned {
+			j.state = jobBegun
 			batch = append(batch, j)
 		}
-		if len(batch) == maxBatch {
-			return batch
-		}
-		select {
-		case j = <-b.queue:
-		default:
-			return batch
-		}
 	}
+	b.queue = slices.Delete(b.queue, 0, taken)
+	return batch
 }
 
-// carryOut runs a batch and answers everybody in it.
+// next names the next leader, nil when nobody waits.
+func (b *batcher) next() *job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, j := range b.queue {
+		if j.state == jobAbandoned {
+			<-b.room
+			continue
+		}
+		b.queue = slices.Delete(b.queue, 0, i)
+		j.state = jobBegun
+		return j
+	}
+	b.queue = slices.Delete(b.queue, 0, len(b.queue))
+	b.leading = false
+	if b.closed {
+		close(b.done)
+	}
+	return nil
+}
+
+// carryOut runs a batch and notes everybody's answer.
 func (b *batcher) carryOut(batch []*job) {
 	if len(batch) == 0 {
 		return
@@ -155,9 +216,6 @@ func (b *batcher) carryOut(batch []*job) {
 			j.err = nil
 			b.together(batch[i : i+1])
 		}
-	}
-	for _, j := range batch {
-		close(j.done)
 	}
 }
 
@@ -228,9 +286,17 @@ func attempt(ctx context.Context, fn func(context.Context, *tx) error, t *tx) (e
 	return fn(ctx, t)
 }
 
-// close takes no more writes, carries out those that were handed in, and ends the writer.
+// close takes no more writes, waits until those that were handed in are carried out, and closes the connection.
 func (b *batcher) close() error {
-	b.once.Do(func() { close(b.stop) })
+	b.once.Do(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.closed = true
+		close(b.stop)
+		if !b.leading {
+			close(b.done)
+		}
+	})
 	<-b.done
 	return b.conn.close()
 }
@@ -238,7 +304,7 @@ func (b *batcher) close() error {
 func (b *batcher) stats() Stats {
 	return Stats{
 		Writes: b.writes.Load(), Commits: b.commits.Load(), Reruns: b.reruns.Load(),
-		LargestBatch: b.largest.Load(), Waiting: int64(len(b.queue)),
+		LargestBatch: b.largest.Load(), Waiting: int64(len(b.room)),
 	}
 }
 

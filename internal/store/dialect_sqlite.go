@@ -72,7 +72,6 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 	readers.SetMaxIdleConns(sqliteReaders)
 
 	b := newBatcher(&prepared{d: d, conn: conn, stmts: map[string]*sql.Stmt{}})
-	go b.run()
 	pool := &preparedPool{d: d, db: readers}
 	return &engine{
 		reads: pool, write: b.write, migrate: b.write, ping: readers.PingContext, stats: b.stats,
