@@ -67,7 +67,8 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 			b.event(hob.EventStart, a.startEvent)
 			for _, w := range p.warnings {
 				b.event(hob.EventWarning, func(h hob.EventHead) any {
-					return hob.WarningEvent{EventHead: h, Code: "tool_unavailable", Message: w}
+					w.EventHead = h
+					return w
 				})
 			}
 			b.event(hob.EventStepStarted, func(h hob.EventHead) any {

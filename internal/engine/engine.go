@@ -116,9 +116,11 @@ type StartInput struct {
 	Message     hob.Message   // the user's
 	Options     hob.RunOptions
 	Idempotency *hob.Idempotency
+	Warnings    []string // of whoever read the request, such as fields it did not know: told to the run's readers
 }
 
-// Started is an accepted run. Warnings name assigned tools that this run cannot use, and why.
+// Started is an accepted run. Warnings are those of the request, and name tools of the agent that the run does not use,
+// and why.
 type Started struct {
 	Run      hob.Run
 	Replayed bool // the idempotency key had made this run before
@@ -165,7 +167,11 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 	if !beside {
 		e.launch(a)
 	}
-	return Started{Run: started.Run, Warnings: plan.warnings}, nil
+	texts := make([]string, len(plan.warnings))
+	for i, w := range plan.warnings {
+		texts[i] = w.Message
+	}
+	return Started{Run: started.Run, Warnings: texts}, nil
 }
 
 // Cancel asks a run to end, on whatever process it is driven, and returns the state it was in. A finished run is left

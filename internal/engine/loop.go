@@ -27,6 +27,7 @@ func (a *active) drive() {
 	a.remember(end)
 	if end.status == hob.Failed {
 		a.e.failed.Add(1)
+		a.e.Log.Warn("a run failed", "run", a.id, "agent", a.run.Agent, "model", a.run.Model, "code", end.code, "error", end.text)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"hob"
@@ -22,7 +23,7 @@ type plan struct {
 	history  []hob.Message
 	own      []hob.Message
 	calls    []hob.CallState
-	warnings []string
+	warnings []hob.WarningEvent
 	attempt  *hob.AttemptEvent // set when a run is taken up again
 }
 
@@ -47,16 +48,15 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 		return nil, err
 	}
 	p := &plan{pin: hob.Pin{Agent: agent}, own: []hob.Message{in.Message}}
+	p.warn("request", in.Warnings...)
 	if err := e.resolve(p, in.Options, agent.Model); err != nil {
 		return nil, err
 	}
 	if err := e.join(ctx, by, p, in.Session); err != nil {
 		return nil, err
 	}
-	if !in.Options.NoTools {
-		if err := e.equip(ctx, by, p); err != nil {
-			return nil, err
-		}
+	if err := e.equip(ctx, by, p, in.Options.NoTools); err != nil {
+		return nil, err
 	}
 	p.pinned = encodeFrame(p.pin)
 	now := hob.Time{Time: e.Clock()}
@@ -120,24 +120,38 @@ func (e *Engine) historyBudget(p *plan) int {
 	return max(window-min(max(13_000, window*8/100), window/4)-min(8000, window/4), window/4) * 4
 }
 
-// equip finds the agent's tools and freezes them.
-func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan) error {
+// warn adds warnings, which the run's readers get behind start.
+func (p *plan) warn(code string, texts ...string) {
+	for _, t := range texts {
+		p.warnings = append(p.warnings, hob.WarningEvent{Code: code, Message: t})
+	}
+}
+
+// equip finds the agent's tools and freezes them. A run without tools only says that there are some.
+func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool) error {
+	if none {
+		assigned, err := e.Store.Assignments(ctx, by, p.pin.Agent.ID)
+		if n := len(assigned); n > 0 {
+			p.warn("tools_not_used", fmt.Sprintf(`the agent's tools (%d) are not used in this run; send "tools": true to use them`, n))
+		}
+		return err
+	}
 	runners, warnings, err := e.toolsOf(ctx, by, p.pin.Agent)
 	if err != nil {
 		return err
 	}
-	p.warnings = warnings
+	p.warn("tool_unavailable", warnings...)
 	p.tools = make(map[string]*tool, len(runners))
 	p.pin.Tools = make([]hob.ToolSpec, 0, len(runners))
 	for _, r := range runners {
 		spec := r.Spec()
 		if p.tools[spec.Name] != nil {
-			p.warnings = append(p.warnings, "two tools are named "+spec.Name+"; only the first is used")
+			p.warn("tool_unavailable", "two tools are named "+spec.Name+"; only the first is used")
 			continue
 		}
 		s, err := e.schemas.get(fullSchema(spec))
 		if err != nil {
-			p.warnings = append(p.warnings, "the tool "+spec.Name+" has an unusable input schema: "+err.Error())
+			p.warn("tool_unavailable", "the tool "+spec.Name+" has an unusable input schema: "+err.Error())
 			continue
 		}
 		p.tools[spec.Name] = &tool{spec: spec, schema: s, runner: r}

@@ -101,6 +101,7 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 		return
 	}
 	e.recovered.Add(1)
+	e.Log.Info("a run is taken up again", "run", c.Run, "attempt", p.run.Attempt)
 	if err == nil {
 		e.launch(a)
 		return
