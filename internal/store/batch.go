@@ -36,7 +36,8 @@ type batcher struct {
 	leading bool // somebody leads, or was told to
 	closed  bool
 
-	batch []*job // the leader's
+	batch  []*job // the leader's, as is
+	shared bool   // whether the last batch held more than one write
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
@@ -150,8 +151,11 @@ func (b *batcher) abandon(j *job) bool {
 
 // lead carries out what waits, the leader's own write first of all, and hands the lead on.
 func (b *batcher) lead() {
-	runtime.Gosched() // who is about to hand something in may still join
+	if b.shared { // others write too: who is about to hand something in may still join
+		runtime.Gosched()
+	}
 	batch := b.gather()
+	b.shared = len(batch) > 1
 	b.carryOut(batch)
 	for _, j := range batch {
 		j.turn <- false // the leader's own is not read
