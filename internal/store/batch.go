@@ -306,9 +306,12 @@ func (b *batcher) close() error {
 }
 
 func (b *batcher) stats() Stats {
+	b.mu.Lock()
+	waiting := int64(len(b.queue))
+	b.mu.Unlock()
 	return Stats{
 		Writes: b.writes.Load(), Commits: b.commits.Load(), Reruns: b.reruns.Load(),
-		LargestBatch: b.largest.Load(), Waiting: int64(len(b.room)),
+		LargestBatch: b.largest.Load(), Waiting: waiting,
 	}
 }
 
