@@ -65,23 +65,38 @@ const (
 
 // Tuning is what both an agent's settings and a run's request can set; the request wins.
 type Tuning struct {
-	MaxSteps        *int            `json:"max_steps,omitempty"`       // 1 to 100; 25 where unset
-	Temperature     *float64        `json:"temperature,omitempty"`     // 0 to 2
-	MaxTokens       *int            `json:"max_tokens,omitempty"`      // of one model answer, ≥ 1
-	TimeoutSeconds  *float64        `json:"timeout_seconds,omitempty"` // of the whole run, > 0
-	ResponseFormat  json.RawMessage `json:"response_format,omitempty"` // OpenAI form
-	ReasoningEffort ReasoningEffort `json:"reasoning_effort,omitempty"`
-	OnDisconnect    Disconnect      `json:"on_disconnect,omitempty"`
-	GraceSeconds    *float64        `json:"disconnect_grace_seconds,omitempty"` // 15 where unset
+	MaxSteps        *int            `json:"max_steps,omitempty" jsonschema:"model calls a run may make, 1 to 100; 25 where absent"`
+	Temperature     *float64        `json:"temperature,omitempty" jsonschema:"0 to 2; the provider's own where absent"`
+	MaxTokens       *int            `json:"max_tokens,omitempty" jsonschema:"of one model answer, at least 1"`
+	TimeoutSeconds  *float64        `json:"timeout_seconds,omitempty" jsonschema:"of the whole run, above 0 and at most 86400; no limit where absent"`
+	ResponseFormat  json.RawMessage `json:"response_format,omitempty" jsonschema:"what form the answer has, in OpenAI's form"`
+	ReasoningEffort ReasoningEffort `json:"reasoning_effort,omitempty" jsonschema:"how much a model thinks; the provider's own where absent"`
+	OnDisconnect    Disconnect      `json:"on_disconnect,omitempty" jsonschema:"what becomes of a streamed run whose last reader left: cancel (default) or continue"`
+	GraceSeconds    *float64        `json:"disconnect_grace_seconds,omitempty" jsonschema:"how long such a run waits for a reader to come back, 0 to 3600; 15 where absent"`
 }
 
 // Settings are an agent's settings as the engine reads them. Keys it does not know stay in Agent.Settings untouched.
 type Settings struct {
 	Tuning
-	FallbackModel    string `json:"fallback_model,omitempty"`
-	MaxContextTokens *int   `json:"max_context_tokens,omitempty"`
-	ContextWindow    *int   `json:"context_window,omitempty"`
-	Script           string `json:"script,omitempty"` // for the scripted provider
+	FallbackModel    string `json:"fallback_model,omitempty" jsonschema:"a model to try when the agent's own fails"`
+	MaxContextTokens *int   `json:"max_context_tokens,omitempty" jsonschema:"not available yet: taken, but without effect; the budget of retrieved context"`
+	ContextWindow    *int   `json:"context_window,omitempty" jsonschema:"tokens the model can read, where the server does not know or has it wrong"`
+	Script           string `json:"script,omitempty" jsonschema:"what the model scripted plays"`
+}
+
+// SettingsKeys lists the keys of Settings as they are written in JSON.
+func SettingsKeys() []string { return jsonKeys(reflect.TypeFor[Settings](), nil) }
+
+func jsonKeys(t reflect.Type, keys []string) []string {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			keys = jsonKeys(f.Type, keys)
+		} else {
+			keys = append(keys, name)
+		}
+	}
+	return keys
 }
 
 // ParseSettings reads an agent's settings. The error is Invalid and names the field that has the wrong type or is out

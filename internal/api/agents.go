@@ -77,8 +77,16 @@ func createAgent(c *call) error {
 		}
 	}
 	if err := a.Validate(); err != nil {
+		if blank(in.Name) {
+			err = b.hint(err)
+		}
 		return err
 	}
+	unused, err := c.checkSettings(a.Settings)
+	if err != nil {
+		return err
+	}
+	warnings = append(warnings, unused...)
 	if a, err = c.s.Store.CreateAgent(c.Context(), c.by, a); err != nil {
 		return err
 	}
@@ -131,11 +139,15 @@ func updateAgent(c *call) error {
 	if err != nil {
 		return err
 	}
+	unused, err := c.checkSettings(patch.Settings)
+	if err != nil {
+		return err
+	}
 	a, err := c.s.Store.UpdateAgent(c.Context(), c.by, id, patch)
 	if err != nil {
 		return err
 	}
-	warnings := b.warnings
+	warnings := append(b.warnings, unused...)
 	if in.Model != nil {
 		warnings = append(warnings, c.modelWarning(a.Model)...)
 	}
@@ -148,7 +160,7 @@ func agentPatch(in agentInput, b body) (hob.AgentPatch, error) {
 	case len(b.fields) == 0:
 		return hob.AgentPatch{}, hob.Errorf(hob.Invalid, "No data provided")
 	case b.known == 0:
-		return hob.AgentPatch{}, hob.Errorf(hob.Invalid, "No valid fields to update")
+		return hob.AgentPatch{}, b.hint(hob.Errorf(hob.Invalid, "No valid fields to update"))
 	}
 	for _, field := range []string{"name", "model"} {
 		if b.null(field) {

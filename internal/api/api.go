@@ -83,6 +83,8 @@ type Config struct {
 	CheckAssignment func(ctx context.Context, a hob.Assignment, row *hob.Tool) (warning string, err error)
 	// CheckURL judges the address of a tool by the rules for outgoing calls; its error says what would allow it.
 	CheckURL func(address string) error
+	// CheckScript judges an agent's settings.script; its error is Invalid, and names the line and what mends it.
+	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.
 	Models func(model string) (hob.Model, error)
 	// DefaultModel is the model of an agent that is made without one, with a warning where it is only a demo.

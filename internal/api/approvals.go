@@ -56,7 +56,7 @@ func approve(c *call) error {
 	}
 	switch {
 	case !given(b, "approved"):
-		return hob.Errorf(hob.Invalid, "Request body must include 'approved' (boolean)").With("field", "approved")
+		return b.hint(hob.Errorf(hob.Invalid, "Request body must include 'approved' (boolean)").With("field", "approved"))
 	case string(in.Approved) != "true" && string(in.Approved) != "false":
 		return hob.Errorf(hob.Invalid, "'approved' must be a boolean").With("field", "approved")
 	}
@@ -84,11 +84,10 @@ func cancelRun(c *call) error {
 	if err != nil {
 		return err
 	}
-	answer := cancelAnswer{RunID: id, Status: "cancelling"}
 	if status.Final() {
-		answer.Status = string(status)
+		return c.reply(http.StatusOK, cancelAnswer{RunID: id, Status: string(status)})
 	}
-	return c.reply(http.StatusAccepted, answer)
+	return c.reply(http.StatusAccepted, cancelAnswer{RunID: id, Status: "cancelling"})
 }
 
 // cancelAnswer says that a run is being cancelled, or which end it had already.

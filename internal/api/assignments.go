@@ -62,7 +62,7 @@ func assign(c *call) error {
 		return err
 	}
 	if blank(in.ToolName) && blank(in.ToolID) {
-		return hob.Errorf(hob.Invalid, "tool_name is required").With("field", "tool_name")
+		return b.hint(hob.Errorf(hob.Invalid, "tool_name is required").With("field", "tool_name"))
 	}
 	if _, err := c.s.Store.Agent(c.Context(), c.by, id); err != nil {
 		return err

@@ -28,7 +28,8 @@ type body struct {
 	raw      []byte
 	fields   map[string]json.RawMessage // what stood in it, known or not
 	known    int                        // how many of them are known
-	warnings []string                   // one per unknown field
+	unknown  []string                   // the names of the others, in order
+	warnings []string                   // one per unknown field, bounded
 }
 
 // has says whether the body names a field, null or not.
@@ -78,17 +79,20 @@ func decode(raw []byte, into any, known []string, optional bool) (body, error) {
 		if slices.Contains(known, name) {
 			b.known++
 		} else {
-			b.warnings = append(b.warnings, "unknown field ignored: "+shown(name))
+			b.unknown = append(b.unknown, name)
 		}
 	}
+	slices.Sort(b.unknown)
 	if b.known < len(b.fields) {
 		var err error
 		if raw, err = onlyKnown(b.fields, known); err != nil {
 			return b, err
 		}
-		slices.Sort(b.warnings)
-		if more := len(b.warnings) - maxWarned; more > 0 {
-			b.warnings = append(b.warnings[:maxWarned], strconv.Itoa(more)+" more unknown fields ignored")
+		for _, name := range b.unknown[:min(len(b.unknown), maxWarned)] {
+			b.warnings = append(b.warnings, "unknown field ignored: "+shown(name))
+		}
+		if more := len(b.unknown) - maxWarned; more > 0 {
+			b.warnings = append(b.warnings, strconv.Itoa(more)+" more unknown fields ignored")
 		}
 	}
 	if err := json.Unmarshal(raw, into); err != nil {

@@ -57,6 +57,9 @@ func createKey(c *call) error {
 	}
 	k, err := c.newKey(in)
 	if err != nil {
+		if blank(in.Name) {
+			err = b.hint(err)
+		}
 		return err
 	}
 	secret, prefix, hash := NewSecret()

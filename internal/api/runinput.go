@@ -40,15 +40,19 @@ type runInput struct {
 	hob.Tuning
 }
 
-// startRun reads a run's request and starts the run. sync says that the answer is one JSON object.
+// startRun reads a run's request and starts the run. sync says that the answer is one JSON object. The warnings are of
+// the request and of the run; the run's events tell the same.
 func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 	var in runInput
 	b, err := c.decode(&in, false)
 	if err != nil {
 		return engine.Started{}, nil, err
 	}
-	start := engine.StartInput{}
+	start := engine.StartInput{Warnings: b.warnings}
 	if start.Message, err = message(in.Message); err != nil {
+		if !given(b, "message") {
+			err = b.hint(err)
+		}
 		return engine.Started{}, nil, err
 	}
 	if err := in.checkContext(sync); err != nil {
@@ -71,10 +75,14 @@ func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 		return engine.Started{}, nil, err
 	}
 	started, err := c.s.Engine.Start(c.Context(), c.by, start)
-	if err == nil && !started.Replayed {
-		c.s.metrics.runs.Add(1)
+	if err != nil {
+		return started, nil, err
 	}
-	return started, append(b.warnings, started.Warnings...), err
+	if started.Replayed { // the run's own warnings were told when it was made
+		return started, b.warnings, nil
+	}
+	c.s.metrics.runs.Add(1)
+	return started, started.Warnings, nil
 }
 
 // checkContext allows one source of context at most, and of these only the ones there are.

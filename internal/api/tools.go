@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -111,7 +112,7 @@ func createTool(c *call) error {
 		return err
 	}
 	if blank(in.Name) || blank(in.Description) || blank(in.Type) || string(object(in.InputSchema)) == "{}" && !given(b, "input_schema") {
-		return hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required")
+		return b.hint(hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required"))
 	}
 	if err := c.checkTool(in); err != nil {
 		return err
@@ -148,7 +149,7 @@ func updateTool(c *call) error {
 	case len(b.fields) == 0:
 		return hob.Errorf(hob.Invalid, "No data provided")
 	case b.known == 0:
-		return hob.Errorf(hob.Invalid, "No valid fields to update")
+		return b.hint(hob.Errorf(hob.Invalid, "No valid fields to update"))
 	}
 	old, err := c.s.Store.Tool(c.Context(), c.by, id)
 	if err != nil {
@@ -283,6 +284,9 @@ func (c *call) checkConfig(t hob.ToolConfig) error {
 	if t.Endpoint == "" {
 		return bad("config.endpoint", "is required: the http or https address to call")
 	}
+	if !fullURL(t.Endpoint) {
+		return bad("config.endpoint", "must be a full http or https URL, as in https://api.example.com/weather")
+	}
 	if c.s.CheckURL != nil {
 		if err := c.s.CheckURL(t.Endpoint); err != nil {
 			var e *hob.Error
@@ -305,6 +309,12 @@ func (c *call) checkConfig(t hob.ToolConfig) error {
 		return bad("config.recovery", "must be one of once, keyed, read")
 	}
 	return checkHeaders(t.Headers)
+}
+
+// fullURL says whether an address names where to call, by itself. Which ones may be called is for CheckURL to say.
+func fullURL(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // checkHeaders judges the headers of a tool: what may stand there, and which are not a tool's to set.
