@@ -303,7 +303,7 @@ func TestScripts_OfTheConfiguration(t *testing.T) {
 // shop answers the demo's tools.
 func shop(name string) string {
 	if name == "current_time" {
-		return "2026-11-30T10:00:00Z"
+		return `{"utc":"2026-11-30T10:00:00Z","local":"2026-11-30T11:00:00+01:00","timezone":"Europe/Berlin","weekday":"Monday"}`
 	}
 	return `[{"open_orders":7}]`
 }
@@ -351,7 +351,7 @@ func TestDemo_AnswersItsQuestions(t *testing.T) {
 		{"What is the revenue by month?", "AS month", "Revenue by month"},
 		{"Who are our best customers?", "JOIN orders", "best customers"},
 		{"Which products are low in stock?", "ORDER BY stock", "least in stock"},
-		{"What time is it?", "current_time", "2026-11-30T10:00:00Z"},
+		{"What time is it?", "current_time", "It is Monday, 2026-11-30T11:00:00+01:00, in the time zone Europe/Berlin."},
 		{"Hello!", "", "How many orders are open?"},
 		{"help", "", "no key is needed"},
 		{"Write a poem about \"dogs\"", "UNION ALL", `no answer prepared for "Write a poem about "dogs""`},
