@@ -25,12 +25,6 @@ import (
 // FileName is the configuration file, looked for in the data folder.
 const FileName = "hob.toml"
 
-// Defaults of what the other commands need to find a server.
-const (
-	DefaultAddr = "127.0.0.1:8787"
-	DefaultData = "./hob-data"
-)
-
 // Bounds of options and of the files that hold them.
 const (
 	MaxDrain      = time.Hour
@@ -105,8 +99,6 @@ type Setting struct {
 	Name   string `json:"name"` // the flag, or the variable of options that have none
 	Value  string `json:"value"`
 	Source Source `json:"source"`
-	// Lacks names what this version would need to use the option; "" where it uses it.
-	Lacks string `json:"lacks,omitempty"`
 }
 
 // Dump gives every option in the order of the documentation, secrets hidden.
@@ -140,7 +132,6 @@ func addFlags(flags *flag.FlagSet) map[string]string {
 }
 
 func parse(flags *flag.FlagSet, args []string) ([]string, error) {
-	dashes := strings.NewReplacer("for flag -", "for flag --", "an argument: -", "an argument: --") // as the help writes them
 	var words, tail []string
 	for i, a := range args {
 		if a == "--" {
@@ -153,11 +144,7 @@ func parse(flags *flag.FlagSet, args []string) ([]string, error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
-			name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-			if unknown {
-				return nil, hob.Errorf(hob.Invalid, "there is no flag --%s", name).With(UnknownFlag, name)
-			}
-			return nil, hob.Errorf(hob.Invalid, "%s", dashes.Replace(err.Error())).With(UnknownFlag, "")
+			return nil, hob.Errorf(hob.Invalid, "%s; the flags are listed by: hob help", err.Error())
 		}
 		if flags.NArg() == 0 {
 			return append(words, tail...), nil
@@ -166,10 +153,6 @@ func parse(flags *flag.FlagSet, args []string) ([]string, error) {
 		args = flags.Args()[1:]
 	}
 }
-
-// UnknownFlag is the detail of errors about the flags of a command line: the name that no flag has, "" where a known flag
-// was used wrongly.
-const UnknownFlag = "flag"
 
 type loader struct {
 	flags  map[string]string
@@ -201,7 +184,7 @@ func (l *loader) load() (Config, error) {
 			wrong = append(wrong, err)
 			continue
 		}
-		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source, Lacks: o.lacks})
+		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source})
 	}
 	return c, errors.Join(wrong...)
 }
