@@ -24,9 +24,11 @@ Ctrl-D ends it. Ctrl-C cancels the run; a second one leaves at once.
   --session ID   goes on with that session
   --json         prints the events as they come, one JSON object per line
 
+In a pipe or file only the answer goes to standard output; the rest goes to standard error.
+
 The exit code is 0 when the run completed, 1 when it failed, 130 when Ctrl-C ended it. A connection that breaks is taken
-up again where it was. The server is found at HOB_ADDR, the key in HOB_KEY or in
-the data folder. A message that is "-" is read from standard input.
+up again where it was. The server is found at HOB_ADDR, the key in HOB_KEY or in the data folder. A message that is "-" is
+read from standard input.
 
 Options:
 `
@@ -96,13 +98,13 @@ func readAll(in io.Reader) (string, error) {
 func (c *chatter) converse(ctx context.Context) error {
 	asks := terminal(c.stdin) && !c.asJSON
 	if asks {
-		fmt.Fprintf(c.stdout, "%s (%s). /exit or Ctrl-D ends the conversation.\n", plain(c.agent.Name), plain(c.agent.Model))
+		fmt.Fprintf(c.talk(), "%s (%s). /exit or Ctrl-D ends the conversation.\n", plain(c.agent.Name), plain(c.agent.Model))
 	}
 	lines, failed := readLines(c.stdin)
 	var last error
 	for {
 		if asks {
-			fmt.Fprint(c.stdout, "\n> ")
+			fmt.Fprint(c.talk(), "\n> ")
 		}
 		select {
 		case <-c.signals:
@@ -193,6 +195,14 @@ func (c *chatter) turn(ctx context.Context, message string) error {
 	return exit(exitFault)
 }
 
+// talk is where everything but the answer goes: to the terminal with it, and beside a pipe or file that takes the answer.
+func (c *chatter) talk() io.Writer {
+	if terminal(c.stdout) {
+		return c.stdout
+	}
+	return c.stderr
+}
+
 // shower gives how events are shown.
 func (c *chatter) shower() func(hob.Event) error {
 	if c.asJSON {
@@ -201,6 +211,9 @@ func (c *chatter) shower() func(hob.Event) error {
 			return err
 		}
 	}
-	p := &printer{out: c.stdout, colour: colours(c.stdout, c.getenv)}
+	p := &printer{out: c.talk(), colour: colours(c.talk(), c.getenv)}
+	if !terminal(c.stdout) {
+		p.answer = c.stdout
+	}
 	return p.event
 }

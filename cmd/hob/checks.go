@@ -178,37 +178,6 @@ func (r *report) checkEgress(ctx context.Context) {
 	r.add(check, ok, text, "")
 }
 
-// checkModels says which providers are configured; it does not call them.
-func (r *report) checkModels() {
-	var names []string
-	for _, p := range []struct {
-		name     string
-		endpoint config.Endpoint
-	}{
-		{"openai", r.config.OpenAI},
-		{"anthropic", r.config.Anthropic},
-		{"gemini", r.config.Gemini},
-		{"openrouter", r.config.OpenRouter},
-	} {
-		if !p.endpoint.Configured() {
-			continue
-		}
-		names = append(names, p.name)
-		if p.endpoint.BaseURL != "" && p.endpoint.Key == "" {
-			names[len(names)-1] += " (no key)"
-		}
-	}
-	if r.config.OllamaHost != "" {
-		names = append(names, "ollama")
-	}
-	if len(names) == 0 {
-		r.add("models", warn, "no provider is configured; agents made without a model play a script",
-			"set OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY or OLLAMA_HOST")
-		return
-	}
-	r.add("models", ok, "configured: "+strings.Join(names, ", "), "")
-}
-
 // wantedFiles is taken where the limit cannot be read.
 const wantedFiles = 12_000
 

@@ -24,7 +24,9 @@ func TestCommandLine_TellsWhatIsWrong(t *testing.T) {
 		want []string // parts of standard error
 	}{
 		"unknown command":    {[]string{"srve"}, 2, []string{`no command "srve"`, "hob serve"}},
-		"unknown flag":       {[]string{"serve", "--prot", "1"}, 2, []string{"-prot", "hob help"}},
+		"unknown flag":       {[]string{"serve", "--prot", "1"}, 2, []string{"no flag --prot", "hob help serve"}},
+		"mistyped flag":      {[]string{"chat", "demo", "--sesion", "x"}, 2, []string{"no flag --sesion", "--session", "hob help chat"}},
+		"flag without value": {[]string{"serve", "--addr"}, 2, []string{"addr", "hob help serve"}},
 		"bad value":          {[]string{"serve", "--drain", "soon"}, 2, []string{"--drain", "30s"}},
 		"bad egress entry":   {[]string{"serve", "--egress-allow", "x"}, 2, []string{"HOB_EGRESS_ALLOW", "host:port"}},
 		"word too many":      {[]string{"serve", "now"}, 2, []string{`"now"`, "hob help serve"}},
@@ -194,7 +196,10 @@ func TestChat_TalksInASession(t *testing.T) {
 	if out.code != 0 {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
-	mustContain(t, "the conversation", out.stdout, "Hello!", "7 open orders", "session talk")
+	mustContain(t, "the conversation", out.stderr, "session talk", "database_query", "completed")
+	if lines := strings.Split(out.stdout, "\n"); !strings.HasPrefix(out.stdout, "Hello!") || !strings.HasPrefix(lines[len(lines)-2], "There are 7 open orders.") {
+		t.Errorf("standard output is not the two answers:\n%s", out.stdout)
+	}
 	messages, err := s.client().Messages(t.Context(), "talk", 0)
 	if err != nil || len(messages) != 4 {
 		t.Errorf("the session has %d messages (%v), want 4", len(messages), err)
@@ -240,7 +245,10 @@ func TestChat_FailsWithItsRun(t *testing.T) {
 	if out.code != 1 {
 		t.Errorf("exit code %d, want 1", out.code)
 	}
-	mustContain(t, "the conversation", out.stdout, "error: ", "failed (provider_error)")
+	mustContain(t, "the conversation", out.stderr, "error: ", "failed (provider_error)")
+	if out.stdout != "" {
+		t.Errorf("a run without an answer wrote %q", out.stdout)
+	}
 	scripted(t, c, "text: a")
 	out = in.run("chat", "scripted", "go")
 	mustContain(t, "the refusal", out.stderr, "2 agents", string(id))
@@ -248,15 +256,15 @@ func TestChat_FailsWithItsRun(t *testing.T) {
 	mustContain(t, "the refusal", out.stderr, `no agent "nobody"`, "demo")
 }
 
-// talk starts hob chat with a script and returns it once its output has a text.
+// talk starts hob chat with a script and returns it once it has shown a text beside the answer.
 func talk(t *testing.T, in *installation, agent hob.AgentID, until string) *talking {
 	t.Helper()
 	c := &talking{cmd: in.command("chat", string(agent), "go"), ended: make(chan struct{})}
-	stdout, err := c.cmd.StdoutPipe()
+	c.cmd.Stdout = &c.answer
+	shown, err := c.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.cmd.Stderr = &c.errors
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +274,7 @@ func talk(t *testing.T, in *installation, agent hob.AgentID, until string) *talk
 		defer close(c.ended)
 		told := false
 		for b := make([]byte, 4096); ; {
-			n, err := stdout.Read(b)
+			n, err := shown.Read(b)
 			c.shown.Write(b[:n])
 			if !told && strings.Contains(c.shown.String(), until) {
 				told = true
@@ -281,7 +289,7 @@ func talk(t *testing.T, in *installation, agent hob.AgentID, until string) *talk
 	select {
 	case <-seen:
 	case <-c.ended:
-		t.Fatalf("hob chat ended before it showed %q:\n%s%s", until, c.shown.String(), c.errors.String())
+		t.Fatalf("hob chat ended before it showed %q:\n%s%s", until, c.shown.String(), c.answer.String())
 	case <-time.After(patience):
 		t.Fatalf("hob chat does not show %q", until)
 	}
@@ -292,7 +300,7 @@ func talk(t *testing.T, in *installation, agent hob.AgentID, until string) *talk
 type talking struct {
 	cmd           *exec.Cmd
 	ended         chan struct{}
-	shown, errors bytes.Buffer
+	shown, answer bytes.Buffer // standard error and output
 }
 
 func (c *talking) wait(t *testing.T) int {
@@ -309,26 +317,26 @@ func TestChat_CtrlCCancelsTheRun(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
 	c := in.serve().client()
-	chat := talk(t, in, scripted(t, c, "text: one\ndelay: 50s\ntext: two"), "one")
+	chat := talk(t, in, scripted(t, c, "text: one\ndelay: 50s\ntext: two"), "session ")
 	if err := chat.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if code := chat.wait(t); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	mustContain(t, "the conversation", chat.shown.String(), "one", "cancelled")
-	mustContain(t, "the errors", chat.errors.String(), "Ctrl-C again")
+	mustContain(t, "the conversation", chat.shown.String(), "Ctrl-C again", "cancelled · ")
 }
 
 func TestChat_GoesOnAfterTheServerWasKilled(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
 	s := in.serve()
-	chat := talk(t, in, scripted(t, s.client(), "text: one\ndelay: 2s\ntext: two"), "one")
+	chat := talk(t, in, scripted(t, s.client(), "text: one\ndelay: 2s\ntext: two"), "session ")
 	s.kill()
 	in.serve() // at the same address
 	if code := chat.wait(t); code != 0 {
-		t.Errorf("exit code %d:\n%s", code, chat.errors.String())
+		t.Errorf("exit code %d:\n%s", code, chat.shown.String())
 	}
-	mustContain(t, "the conversation", chat.shown.String(), "one", "the server was restarted", "two", "completed")
+	mustContain(t, "the conversation", chat.shown.String(), "the server was restarted", "completed")
+	mustContain(t, "the answer", chat.answer.String(), "one", "two")
 }

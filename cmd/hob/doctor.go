@@ -12,7 +12,8 @@ import (
 )
 
 const doctorHelp = `Checks the installation as hob serve would find it: data folder and keys, the store, what agents' SQL can do, the egress
-guard, model providers, limits of the system. It changes nothing. The exit code is 1 when a check fails.
+guard, model providers (those at an address of your own are asked for their models), limits of the system. It changes
+nothing. The exit code is 1 when a check fails.
 
   --json     the checks and the configuration as JSON
 
@@ -68,7 +69,7 @@ func doctor(ctx context.Context, w world) error {
 	r.checkStore(ctx, box)
 	r.checkProject(ctx)
 	r.checkEgress(ctx)
-	r.checkModels()
+	r.checkModels(ctx)
 	r.checkFiles()
 	if err := r.write(w, *asJSON); err != nil {
 		return err

@@ -276,21 +276,47 @@ func TestFirstStart_MakesEverythingANewcomerNeeds(t *testing.T) {
 
 func TestGreeting_ShowsACommandThatWorks(t *testing.T) {
 	t.Parallel()
-	in := install(t, nil)
-	dir := filepath.Join(t.TempDir(), "it's here")
-	delete(in.env, "HOB_DATA")
-	delete(in.env, "HOB_ADDR")
-	in.args = []string{"--data", dir, "--addr", "127.0.0.1:0"}
-	s := in.serve()
-	delete(in.env, "HOB_ADDR")
-	_, hint, _ := strings.Cut(s.stdout(), "try: ")
-	cmd := exec.Command("bash", "-c", hint)
-	cmd.Env = in.command().Env
-	out := in.finish(cmd)
-	if out.code != 0 {
-		t.Errorf("%s: exit code %d\n%s", hint, out.code, out.stderr)
+	for name, set := range map[string]func(in *installation, dir string){
+		"flags": func(in *installation, dir string) {
+			delete(in.env, "HOB_ADDR")
+			in.args = []string{"--data", dir, "--addr", "127.0.0.1:0"}
+		},
+		"environment": func(in *installation, dir string) { in.env["HOB_DATA"] = dir },
+		"file": func(in *installation, dir string) {
+			delete(in.env, "HOB_ADDR")
+			in.env["HOB_DATA"] = dir
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				in.t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "hob.toml"), []byte(`addr = "127.0.0.1:0"`), 0o600); err != nil {
+				in.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := install(t, nil)
+			delete(in.env, "HOB_DATA")
+			set(in, filepath.Join(t.TempDir(), "it's here"))
+			s := in.serve()
+			delete(in.env, "HOB_ADDR") // another terminal knows nothing of what the server was told
+			delete(in.env, "HOB_DATA")
+			_, hint, _ := strings.Cut(s.stdout(), "try: ")
+			cmd := exec.Command("bash", "-c", hint)
+			cmd.Env = in.command().Env
+			out := in.finish(cmd)
+			if out.code != 0 {
+				t.Errorf("%s: exit code %d\n%s", hint, out.code, out.stderr)
+			}
+			mustContain(t, "the answer", out.stdout, "7 open orders")
+		})
 	}
-	mustContain(t, "the conversation", out.stdout, "7 open orders")
+}
+
+func TestGreeting_SaysThatOtherTerminalsNeedTheOperatorsKey(t *testing.T) {
+	t.Parallel()
+	in := install(t, map[string]string{"HOB_SERVICE_KEY": "operators-own-key-0123456789"})
+	mustContain(t, "the greeting", in.serve().stdout(), "export HOB_KEY=")
 }
 
 func TestDemo_AnswersFromTheDatabase(t *testing.T) {
@@ -304,9 +330,11 @@ func TestDemo_AnswersFromTheDatabase(t *testing.T) {
 			if out.code != 0 {
 				t.Fatalf("exit code %d:\n%s%s", out.code, out.stdout, out.stderr)
 			}
-			mustContain(t, "the conversation", out.stdout, "→ database_query", "SELECT", "orders", `← [{"open_orders":7}]`,
-				"There are 7 open orders", "completed")
-			if strings.Contains(out.stdout, "\x1b") {
+			mustContain(t, "the conversation", out.stderr, "→ database_query", "SELECT", "orders", `← [{"open_orders":7}]`, "completed")
+			if !strings.HasPrefix(out.stdout, "There are 7 open orders") {
+				t.Errorf("standard output is not the answer alone:\n%s", out.stdout)
+			}
+			if strings.Contains(out.stdout+out.stderr, "\x1b") {
 				t.Error("colours are written although this is no terminal")
 			}
 		})

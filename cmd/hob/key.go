@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,7 +19,7 @@ const keyHelp = `  hob key create NAME    makes a key and prints its secret, thi
       --scopes LIST      of read, run, approve, configure, admin; read,run where left out
       --agent AGENT      binds the key to one agent (name or id)
       --service          a service key: speaks for the whole workspace
-      --expires TIME     how long it is valid, as 720h; for ever where left out
+      --expires TIME     how long it is valid, as 30d or 720h; for ever where left out
   hob key list           lists the keys
   hob key revoke KEY     ends a key (id, prefix or name); streams opened with it end too
 
@@ -42,7 +44,7 @@ func keys(ctx context.Context, w world) error {
 	flags.StringVar(&f.scopes, "scopes", "", "comma list of scopes")
 	flags.StringVar(&f.agent, "agent", "", "agent to bind the key to")
 	flags.BoolVar(&f.service, "service", false, "a service key")
-	flags.DurationVar(&f.expires, "expires", 0, "how long the key is valid")
+	flags.Func("expires", "how long the key is valid", func(v string) (err error) { f.expires, err = lifetime(v); return err })
 	flags.BoolVar(&f.asJSON, "json", false, "as JSON")
 	c, words, err := w.load(flags)
 	if err != nil {
@@ -74,6 +76,19 @@ func keys(ctx context.Context, w world) error {
 	return verb.do(ctx, w, r, f, words[len(words)-1])
 }
 
+// lifetime reads how long a key is valid: whole days as 30d, or a duration as 720h.
+func lifetime(v string) (time.Duration, error) {
+	const day, most = 24 * time.Hour, 100 * 365
+	if number, ok := strings.CutSuffix(v, "d"); ok {
+		if n, err := strconv.Atoi(number); err == nil && n > 0 && n <= most {
+			return time.Duration(n) * day, nil
+		}
+	} else if d, err := time.ParseDuration(v); err == nil && d > 0 && d <= most*day {
+		return d, nil
+	}
+	return 0, errors.New("it must be a time to come, for example 30d or 720h")
+}
+
 func createKey(ctx context.Context, w world, r *remote, f keyFlags, name string) error {
 	in := client.KeyInput{Name: name, Service: f.service}
 	for s := range strings.SplitSeq(f.scopes, ",") {
@@ -81,10 +96,7 @@ func createKey(ctx context.Context, w world, r *remote, f keyFlags, name string)
 			in.Scopes = append(in.Scopes, hob.Scope(s))
 		}
 	}
-	switch {
-	case f.expires < 0:
-		return usageError("--expires must be a time to come, for example 720h")
-	case f.expires > 0:
+	if f.expires > 0 {
 		at := hob.SystemClock().Add(f.expires)
 		in.ExpiresAt = &at
 	}

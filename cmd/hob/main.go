@@ -130,9 +130,30 @@ func (e configError) Unwrap() error        { return e.error }
 func (w world) load(flags *flag.FlagSet) (config.Config, []string, error) {
 	c, words, err := config.Load(flags, w.args, w.getenv)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		err = configError{err}
+		err = configError{withHint(flags, err)}
 	}
 	return c, words, err
+}
+
+// withHint names the flag that a mistyped one was probably meant to be, and where all of them are listed.
+func withHint(flags *flag.FlagSet, err error) error {
+	var e *hob.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	name, aboutFlags := e.Details[config.UnknownFlag].(string)
+	if !aboutFlags {
+		return err
+	}
+	hint := ""
+	if name != "" {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		if near := nearest(name, names); near != "" {
+			hint = ". Did you mean: --" + near
+		}
+	}
+	return hob.Errorf(hob.Invalid, "%s%s\nits flags are listed by: hob help %s", e.Message, hint, flags.Name())
 }
 
 func help(w world, topic []string) int {

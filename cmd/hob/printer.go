@@ -20,12 +20,15 @@ const (
 // comes.
 type printer struct {
 	out    io.Writer
+	answer io.Writer // set: the answer goes there, once and whole, and everything else to out
 	colour bool
 
-	midLine  bool  // the last thing written does not end a line
-	thinking bool  // reasoning is being written
-	streamed bool  // the answer's text came in deltas, so the whole that follows is not shown again
-	err      error // of the first write that failed
+	midLine  bool            // the last thing written does not end a line
+	thinking bool            // reasoning is being written
+	steps    bool            // the run may have several steps, so each is announced
+	streamed bool            // the answer's text came in deltas, so the whole that follows is not shown again
+	said     strings.Builder // of the step, where the answer goes elsewhere: shown once it is known not to be the answer
+	err      error           // of the first write that failed
 }
 
 // raw is every field of an event that is shown.
@@ -70,12 +73,17 @@ func (p *printer) event(e hob.Event) error {
 		p.start(f)
 	case hob.EventStepStarted:
 		p.streamed = false
-		if f.Step > 1 {
+		p.said.Reset()
+		if p.steps {
 			p.line(dim, "step "+strconv.Itoa(f.Step))
 		}
 	case hob.EventContentDelta:
 		p.endThinking()
 		p.streamed = p.streamed || f.Delta != ""
+		if p.answer != nil {
+			p.said.WriteString(f.Delta)
+			break
+		}
 		p.text("", f.Delta)
 	case hob.EventReasoningDelta:
 		if !p.thinking {
@@ -85,10 +93,12 @@ func (p *printer) event(e hob.Event) error {
 		p.text(dim, f.Delta)
 	case hob.EventChunk:
 		p.endThinking()
-		if !p.streamed {
+		if !p.streamed && p.answer == nil {
 			p.text("", f.Content)
 		}
 	case hob.EventToolCall:
+		p.text("", p.said.String())
+		p.said.Reset()
 		p.line(cyan, "→ "+f.ToolName)
 		text := arguments(f.Arguments)
 		if f.BadArguments != "" {
@@ -115,6 +125,7 @@ func (p *printer) notice(t hob.EventType, f raw) {
 		p.streamed = false
 	case hob.EventStepReset:
 		if f.Reason != "output_recovery" {
+			p.said.Reset()
 			p.line(yellow, "step "+strconv.Itoa(f.Step)+" starts over ("+f.Reason+"); its text so far is void")
 			p.streamed = false
 		}
@@ -127,6 +138,7 @@ func (p *printer) notice(t hob.EventType, f raw) {
 }
 
 func (p *printer) start(f raw) {
+	p.steps = len(f.Tools) > 0
 	about := []string{string(f.Run), "session " + string(f.Session), f.Model}
 	if len(f.Tools) > 0 {
 		about = append(about, "tools: "+strings.Join(f.Tools, ", "))
@@ -156,7 +168,7 @@ func (p *printer) complete(e hob.Event, f raw) error {
 		return fmt.Errorf("read event %d (%s): %w", e.Seq, e.Type, err)
 	}
 	about := []string{string(f.Status)}
-	if f.Code != nil {
+	if f.Code != nil && *f.Code != string(f.Status) {
 		about[0] += " (" + *f.Code + ")"
 	}
 	about = append(about, count(c.Steps, "step"))
@@ -168,6 +180,9 @@ func (p *printer) complete(e hob.Event, f raw) error {
 		s = red
 	}
 	p.line(s, strings.Join(about, " · "))
+	if p.answer != nil && f.Content != "" && p.err == nil {
+		_, p.err = fmt.Fprintln(p.answer, strings.TrimSuffix(plain(f.Content), "\n"))
+	}
 	return p.err
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -96,24 +97,49 @@ func greet(w world, c config.Config, made hob.Secret) {
 	if made != "" {
 		fmt.Fprintf(w.stdout, "service key (shown this once, kept in %s/%s): %s\n", c.Data, serviceKeyFile, string(made))
 	}
+	if keyElsewhere(c) {
+		fmt.Fprintln(w.stdout, "other terminals need the service key, too: export HOB_KEY=…")
+	}
 	fmt.Fprintf(w.stdout, "try: %s chat demo \"How many orders are open?\"%s\n", w.program, whereabouts(c))
 }
 
-// whereabouts are the flags with which another command finds a server that does not run on the defaults.
-func whereabouts(c config.Config) string {
-	var flags string
+// keyElsewhere says whether only the environment or the flags of this process hold the service key, so that commands in
+// another terminal would not find one.
+func keyElsewhere(c config.Config) bool {
 	for _, s := range c.Dump() {
-		if s.Source != config.FromFlag {
-			continue
-		}
-		switch s.Name {
-		case "--addr":
-			flags += " --addr " + c.Addr
-		case "--data":
-			flags += " --data '" + strings.ReplaceAll(c.Data, "'", `'\''`) + "'"
+		if s.Name == "--service-key" && (s.Value == "" || s.Source == config.FromFile) {
+			return false
 		}
 	}
+	kept, err := readServiceKey(c.Data)
+	return err == nil && kept == ""
+}
+
+// whereabouts are the flags with which a command in another terminal, whose environment may differ, finds a server that
+// does not run on the defaults.
+func whereabouts(c config.Config) string {
+	var flags string
+	if addr := strings.TrimPrefix(c.URL(), "http://"); addr != config.DefaultAddr {
+		flags += " --addr " + quoted(addr)
+	}
+	if c.Data != config.DefaultData {
+		dir := c.Data
+		if full, err := filepath.Abs(dir); err == nil {
+			dir = full
+		}
+		flags += " --data " + quoted(dir)
+	}
 	return flags
+}
+
+// quoted writes a word so that a shell reads it as it is.
+func quoted(word string) string {
+	for _, r := range word {
+		if !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:", r) {
+			return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return word
 }
 
 // server is the engine and the API over one set of parts.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,8 +89,14 @@ func TestShorten_KeepsTheBeginningAndSaysHowMuchIsLeft(t *testing.T) {
 // show prints events written as JSON, one per line, without colours.
 func show(t *testing.T, events string) string {
 	t.Helper()
+	return showBeside(t, nil, events)
+}
+
+// showBeside is show with the answer going elsewhere.
+func showBeside(t *testing.T, answer io.Writer, events string) string {
+	t.Helper()
 	var b strings.Builder
-	p := &printer{out: &b}
+	p := &printer{out: &b, answer: answer}
 	for line := range strings.SplitSeq(strings.TrimSpace(events), "\n") {
 		var head hob.EventHead
 		if err := json.Unmarshal([]byte(line), &head); err != nil {
@@ -121,6 +129,7 @@ func TestPrinter_ShowsARunWithTools(t *testing.T) {
 {"event":"a_later_event","seq":15}
 {"event":"complete","seq":16,"status":"completed","steps":2,"usage":{"total_tokens":12}}`)
 	want := `run_1 · session sess_1 · scripted/demo · tools: database_query
+step 1
 count them
 Let me look.
 → database_query
@@ -133,6 +142,66 @@ completed · 2 steps · 12 tokens
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPrinter_KeepsTheAnswerApart(t *testing.T) {
+	t.Parallel()
+	var answer strings.Builder
+	got := showBeside(t, &answer, `
+{"event":"start","seq":1,"run_id":"run_1","session_id":"s","model":"m","tools":["t"]}
+{"event":"step_started","seq":2,"step":1}
+{"event":"content_delta","seq":3,"step":1,"delta":"Let me look."}
+{"event":"tool_call","seq":4,"step":1,"tool_name":"t","arguments":{},"call_id":"c"}
+{"event":"tool_result","seq":5,"step":1,"tool_name":"t","call_id":"c","result":"7","duration_ms":3}
+{"event":"step_started","seq":6,"step":2}
+{"event":"content_delta","seq":7,"step":2,"delta":"There"}
+{"event":"step_reset","seq":8,"step":2,"reason":"model_error"}
+{"event":"step_started","seq":9,"step":2}
+{"event":"content_delta","seq":10,"step":2,"delta":"There are 7."}
+{"event":"chunk","seq":11,"content":"There are 7."}
+{"event":"complete","seq":12,"status":"completed","content":"There are 7.","steps":2}`)
+	want := `run_1 · session s · m · tools: t
+step 1
+Let me look.
+→ t
+    {}
+← 7
+  3 ms
+step 2
+step 2 starts over (model_error); its text so far is void
+step 2
+completed · 2 steps
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if answer.String() != "There are 7.\n" {
+		t.Errorf("the answer is %q", answer.String())
+	}
+}
+
+func TestPrinter_SaysCancelledOnce(t *testing.T) {
+	t.Parallel()
+	got := show(t, `{"event":"complete","seq":1,"status":"cancelled","code":"cancelled","error":"cancelled","steps":1}`)
+	if want := "cancelled · 1 step\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestLifetime_TakesDaysAndDurations(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]time.Duration{
+		"30d": 720 * time.Hour, "720h": 720 * time.Hour, "90m": 90 * time.Minute,
+		"0d": 0, "-1h": 0, "-3d": 0, "soon": 0, "1.5d": 0, "99999999d": 0, "": 0,
+	} {
+		got, err := lifetime(in)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("lifetime(%q) = %s, %v; want %s", in, got, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "30d or 720h") {
+			t.Errorf("the error %q shows no example", err)
+		}
 	}
 }
 

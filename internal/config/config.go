@@ -25,6 +25,12 @@ import (
 // FileName is the configuration file, looked for in the data folder.
 const FileName = "hob.toml"
 
+// Defaults of what the other commands need to find a server.
+const (
+	DefaultAddr = "127.0.0.1:8787"
+	DefaultData = "./hob-data"
+)
+
 // Bounds of options and of the files that hold them.
 const (
 	MaxDrain      = time.Hour
@@ -99,6 +105,8 @@ type Setting struct {
 	Name   string `json:"name"` // the flag, or the variable of options that have none
 	Value  string `json:"value"`
 	Source Source `json:"source"`
+	// Lacks names what this version would need to use the option; "" where it uses it.
+	Lacks string `json:"lacks,omitempty"`
 }
 
 // Dump gives every option in the order of the documentation, secrets hidden.
@@ -132,6 +140,7 @@ func addFlags(flags *flag.FlagSet) map[string]string {
 }
 
 func parse(flags *flag.FlagSet, args []string) ([]string, error) {
+	dashes := strings.NewReplacer("for flag -", "for flag --", "an argument: -", "an argument: --") // as the help writes them
 	var words, tail []string
 	for i, a := range args {
 		if a == "--" {
@@ -144,7 +153,11 @@ func parse(flags *flag.FlagSet, args []string) ([]string, error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, err
 			}
-			return nil, hob.Errorf(hob.Invalid, "%s; the flags are listed by: hob help", err.Error())
+			name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+			if unknown {
+				return nil, hob.Errorf(hob.Invalid, "there is no flag --%s", name).With(UnknownFlag, name)
+			}
+			return nil, hob.Errorf(hob.Invalid, "%s", dashes.Replace(err.Error())).With(UnknownFlag, "")
 		}
 		if flags.NArg() == 0 {
 			return append(words, tail...), nil
@@ -153,6 +166,10 @@ func parse(flags *flag.FlagSet, args []string) ([]string, error) {
 		args = flags.Args()[1:]
 	}
 }
+
+// UnknownFlag is the detail of errors about the flags of a command line: the name that no flag has, "" where a known flag
+// was used wrongly.
+const UnknownFlag = "flag"
 
 type loader struct {
 	flags  map[string]string
@@ -184,7 +201,7 @@ func (l *loader) load() (Config, error) {
 			wrong = append(wrong, err)
 			continue
 		}
-		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source})
+		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source, Lacks: o.lacks})
 	}
 	return c, errors.Join(wrong...)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,7 +196,7 @@ func TestLoad_MistakesNameTheOptionAndShowAValidValue(t *testing.T) {
 		{"provider address with a key", "", nil, map[string]string{"EXA_BASE_URL": "https://k:v@h"}, []string{"must not hold a user"}},
 		{"provider address with a query", "", nil, map[string]string{"GEMINI_BASE_URL": "https://h/?key=1"}, []string{"must not have a query"}},
 		{"ollama", "", nil, map[string]string{"OLLAMA_HOST": "ftp://h"}, []string{"OLLAMA_HOST must be an address"}},
-		{"unknown flag", "", []string{"--adr", "x"}, nil, []string{"-adr", "hob help"}},
+		{"unknown flag", "", []string{"--adr", "x"}, nil, []string{"no flag --adr"}},
 		{"unknown key", "adr = 'x'", nil, nil, []string{"hob.toml: adr: no option has this key"}},
 		{"table", "[openai]\nkey = 'x'", nil, nil, []string{"hob.toml: openai: no option has this key"}},
 		{"two spellings", "cors-origins = ''\ncors_origins = ''", nil, nil, []string{"stands twice"}},
@@ -270,6 +271,22 @@ func TestLoad_SecretsFromFiles(t *testing.T) {
 	} {
 		if _, _, err := load(t, "", nil, env); hob.KindOf(err) != hob.Invalid {
 			t.Errorf("%s: error = %v, want an invalid_request", name, err)
+		}
+	}
+}
+
+func TestDump_MarksWhatThisVersionDoesNotUse(t *testing.T) {
+	t.Parallel()
+	prefixes := []string{"GEMINI_", "EXA_", "FIRECRAWL_", "CODE_SANDBOX_"}
+	for _, s := range mustLoad(t, "", nil, nil).Dump() {
+		inVain := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s.Name, p) })
+		if inVain != (s.Lacks != "") {
+			t.Errorf("%s lacks %q", s.Name, s.Lacks)
+		}
+		for line := range strings.Lines(config.Markdown()) {
+			if inVain && strings.Contains(line, "`"+s.Name+"`") && !strings.Contains(line, "not used: this version has no "+s.Lacks) {
+				t.Errorf("the documentation does not say that %s is not used", s.Name)
+			}
 		}
 	}
 }

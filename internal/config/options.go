@@ -15,6 +15,7 @@ type option struct {
 	group   string
 	help    string
 	example string
+	lacks   string                      // what this version would need to use the option, "" where it uses it
 	set     func(*Config, string) error // called with the value unless it is empty
 }
 
@@ -38,12 +39,12 @@ func options() []option {
 func serverOptions() []option {
 	return []option{
 		{
-			flag: "addr", env: "HOB_ADDR", def: "127.0.0.1:8787", group: groupServer, example: "127.0.0.1:8787",
+			flag: "addr", env: "HOB_ADDR", def: DefaultAddr, group: groupServer, example: "127.0.0.1:8787",
 			help: "address to listen on, and where the other commands find the server",
 			set:  func(c *Config, v string) error { return setAddr(&c.Addr, v) },
 		},
 		{
-			flag: "data", env: "HOB_DATA", def: "./hob-data", group: groupServer, example: "/var/lib/hob",
+			flag: "data", env: "HOB_DATA", def: DefaultData, group: groupServer, example: "/var/lib/hob",
 			help: "folder of the database, files and the seal key; made with mode 0700",
 			set:  func(c *Config, v string) error { return setPath(&c.Data, v) },
 		},
@@ -115,18 +116,18 @@ func accessOptions() []option {
 func modelOptions() []option {
 	rows := []option{}
 	for _, p := range []struct {
-		prefix, name, url string
-		at                func(*Config) *Endpoint
+		prefix, name, url, lacks string
+		at                       func(*Config) *Endpoint
 	}{
-		{"OPENAI", "OpenAI, or any server that speaks its API; with the version", "https://api.openai.com/v1", func(c *Config) *Endpoint { return &c.OpenAI }},
-		{"ANTHROPIC", "Anthropic; without the version", "https://api.anthropic.com", func(c *Config) *Endpoint { return &c.Anthropic }},
-		{"GEMINI", "Gemini; without the version", "https://generativelanguage.googleapis.com", func(c *Config) *Endpoint { return &c.Gemini }},
-		{"OPENROUTER", "OpenRouter; with the version", "https://openrouter.ai/api/v1", func(c *Config) *Endpoint { return &c.OpenRouter }},
+		{"OPENAI", "OpenAI, or any server that speaks its API; with the version", "https://api.openai.com/v1", "", func(c *Config) *Endpoint { return &c.OpenAI }},
+		{"ANTHROPIC", "Anthropic; without the version", "https://api.anthropic.com", "", func(c *Config) *Endpoint { return &c.Anthropic }},
+		{"GEMINI", "Gemini; without the version", "https://generativelanguage.googleapis.com", "provider for Gemini", func(c *Config) *Endpoint { return &c.Gemini }},
+		{"OPENROUTER", "OpenRouter; with the version", "https://openrouter.ai/api/v1", "", func(c *Config) *Endpoint { return &c.OpenRouter }},
 	} {
 		name, _, _ := strings.Cut(p.name, ";")
 		rows = append(rows,
-			keyOption(groupModels, p.prefix+"_API_KEY", "key for "+name, p.at),
-			urlOption(groupModels, p.prefix+"_BASE_URL", "address of "+p.name+"; may be private", p.url, p.at))
+			keyOption(groupModels, p.prefix+"_API_KEY", "key for "+name, p.at).without(p.lacks),
+			urlOption(groupModels, p.prefix+"_BASE_URL", "address of "+p.name+"; may be private", p.url, p.at).without(p.lacks))
 	}
 	return append(rows, option{
 		env: "OLLAMA_HOST", group: groupModels, example: "http://127.0.0.1:11434",
@@ -139,14 +140,25 @@ func serviceOptions() []option {
 	exa := func(c *Config) *Endpoint { return &c.Exa }
 	crawl := func(c *Config) *Endpoint { return &c.Firecrawl }
 	sandbox := func(c *Config) *Endpoint { return &c.CodeSandbox }
+	const search, scrape, execute = "tool web_search", "tool web_scrape", "tool code_execute"
 	return []option{
-		keyOption(groupServices, "EXA_API_KEY", "key for Exa, the service behind web_search", exa),
-		urlOption(groupServices, "EXA_BASE_URL", "address of Exa", "https://api.exa.ai", exa),
-		keyOption(groupServices, "FIRECRAWL_API_KEY", "key for Firecrawl, a service for web_scrape", crawl),
-		urlOption(groupServices, "FIRECRAWL_API_BASE", "address of Firecrawl", "https://api.firecrawl.dev", crawl),
-		urlOption(groupServices, "CODE_SANDBOX_URL", "address of an outside sandbox for code_execute", "http://127.0.0.1:8100", sandbox),
-		keyOption(groupServices, "CODE_SANDBOX_API_KEY", "key for that sandbox", sandbox),
+		keyOption(groupServices, "EXA_API_KEY", "key for Exa", exa).without(search),
+		urlOption(groupServices, "EXA_BASE_URL", "address of Exa", "https://api.exa.ai", exa).without(search),
+		keyOption(groupServices, "FIRECRAWL_API_KEY", "key for Firecrawl", crawl).without(scrape),
+		urlOption(groupServices, "FIRECRAWL_API_BASE", "address of Firecrawl", "https://api.firecrawl.dev", crawl).without(scrape),
+		urlOption(groupServices, "CODE_SANDBOX_URL", "address of an outside sandbox", "http://127.0.0.1:8100", sandbox).without(execute),
+		keyOption(groupServices, "CODE_SANDBOX_API_KEY", "key for that sandbox", sandbox).without(execute),
 	}
+}
+
+// without marks an option that is read and checked, so that a configuration made for a fuller installation loads, but
+// that nothing uses. lacks "" leaves it as it is.
+func (o option) without(lacks string) option {
+	if lacks != "" {
+		o.lacks = lacks
+		o.help += "; accepted but not used: this version has no " + lacks
+	}
+	return o
 }
 
 func keyOption(group, env, help string, at func(*Config) *Endpoint) option {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"hob"
+	"hob/internal/config"
+	"hob/internal/egress"
+)
+
+// probeTime bounds the question to one provider.
+const probeTime = 2 * time.Second
+
+// modelServer is a provider as the doctor sees it.
+type modelServer struct {
+	name   string
+	base   string // "" = the vendor's own, which is not asked
+	models string // path of the list of models behind base
+	key    hob.Secret
+	header http.Header
+	on     bool
+}
+
+func modelServers(c config.Config) []modelServer {
+	bearer := func(key hob.Secret) http.Header {
+		if key == "" {
+			return nil
+		}
+		return http.Header{"Authorization": {"Bearer " + string(key)}}
+	}
+	return []modelServer{
+		{"openai", c.OpenAI.BaseURL, "/models", c.OpenAI.Key, bearer(c.OpenAI.Key), c.OpenAI.Configured()},
+		{
+			"anthropic", c.Anthropic.BaseURL, "/v1/models", c.Anthropic.Key,
+			http.Header{"X-Api-Key": {string(c.Anthropic.Key)}, "Anthropic-Version": {"2023-06-01"}}, c.Anthropic.Configured(),
+		},
+		{"openrouter", c.OpenRouter.BaseURL, "/models", c.OpenRouter.Key, bearer(c.OpenRouter.Key), c.OpenRouter.Configured()},
+		{"ollama", c.OllamaHost, "/v1/models", "", nil, c.OllamaHost != ""},
+	}
+}
+
+// checkModels says which providers are configured, asks those at an address of the operator's for their models, and names
+// what is set in vain. The vendors' own addresses are not asked: the doctor sends no key anywhere it was not told to.
+func (r *report) checkModels(ctx context.Context) {
+	const check = "models"
+	var names []string
+	var asked []modelServer
+	for _, m := range modelServers(r.config) {
+		if !m.on {
+			continue
+		}
+		name := m.name
+		if m.base != "" {
+			asked = append(asked, m)
+			if m.key == "" && m.name != "ollama" {
+				name += " (no key)"
+			}
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		r.add(check, warn, "no provider is configured; agents made without a model play a script",
+			"set OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY or OLLAMA_HOST")
+	} else {
+		r.add(check, ok, "configured: "+strings.Join(names, ", "), "")
+	}
+	guard := egress.New(egress.Config{})
+	defer guard.Close()
+	for _, m := range asked {
+		r.probe(ctx, guard, m)
+	}
+	for _, s := range r.config.Dump() {
+		if s.Lacks != "" && s.Value != "" {
+			r.add("unused", warn, fmt.Sprintf("%s is set, but this version has no %s", s.Name, s.Lacks), "")
+		}
+	}
+}
+
+// probe asks one provider for its models. Any answer but a refusal of the key will do: not every server has the list.
+func (r *report) probe(ctx context.Context, guard *egress.Guard, m modelServer) {
+	const check = "models"
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	status, err := ask(ctx, guard, m)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		r.add(check, warn, fmt.Sprintf("%s at %s does not answer within %s", m.name, m.base, probeTime), "")
+	case err != nil:
+		r.add(check, warn, fmt.Sprintf("%s at %s cannot be reached (%s)", m.name, m.base, reason(err)), "is the server running, and the address right?")
+	case status == http.StatusUnauthorized:
+		r.add(check, warn, fmt.Sprintf("%s at %s does not accept the key (status %d)", m.name, m.base, status), "")
+	default:
+		r.add(check, ok, fmt.Sprintf("%s answers at %s", m.name, m.base), "")
+	}
+}
+
+func ask(ctx context.Context, guard *egress.Guard, m modelServer) (status int, err error) {
+	client, err := guard.OperatorClient(m.base)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+m.models, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header = m.header.Clone()
+	answer, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_ = answer.Body.Close() // the status is all that counts
+	return answer.StatusCode, nil
+}
