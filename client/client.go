@@ -1,6 +1,14 @@
 // Package client speaks to a Hob server over its HTTP API. Answers are the types of package hob; errors that the server
 // sent are *hob.Error, so hob.KindOf tells their kind. It is not for talking to models or tools, and it keeps nothing:
 // a Client is a base address, a key and a connection pool.
+//
+// The module is named hob, which no proxy serves: another module names a copy of the source in its go.mod,
+//
+//	require hob v0.0.0
+//
+//	replace hob => ../hob
+//
+// and imports "hob" and "hob/client". The two need nothing but the standard library.
 package client
 
 import (

@@ -27,39 +27,49 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a whole server with the scripted model and returns its address and a service key.
 func serve(t *testing.T) (address, key string) {
 	t.Helper()
-	dir := t.TempDir()
-	box, err := seal.Open(filepath.Join(dir, "seal.key"), "")
+	address, key, stop, err := serveIn(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := store.Open(t.Context(), store.Config{Dir: dir, Box: box})
+	t.Cleanup(stop)
+	return address, key
+}
+
+// serveIn is serve with its data in a folder; stop ends the server.
+func serveIn(dir string) (address, key string, stop func(), err error) {
+	box, err := seal.Open(filepath.Join(dir, "seal.key"), "")
 	if err != nil {
-		t.Fatal(err)
+		return "", "", nil, err
+	}
+	db, err := store.Open(context.Background(), store.Config{Dir: dir, Box: box})
+	if err != nil {
+		return "", "", nil, err
 	}
 	models := provider.New(provider.Config{}).Open
 	e := engine.New(engine.Config{Store: db, Models: models, Alone: true})
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); e.Serve(ctx) }()
 	h := httptest.NewServer(api.New(api.Config{
 		Store: db, Engine: e, Models: models, Version: "test",
 		CheckAssignment: func(context.Context, hob.Assignment, *hob.Tool) (string, error) { return "planet has no effect", nil },
 	}))
-	t.Cleanup(func() {
+	stop = func() {
 		h.Close()
-		stop()
+		cancel()
 		<-served
 		now, end := context.WithTimeout(context.Background(), 5*time.Second)
 		defer end()
 		_ = e.Drain(now)
 		_ = db.Close()
-	})
+	}
 	secret, prefix, hash := api.NewSecret()
 	k := hob.Key{Name: "service", Service: true, Prefix: prefix}
-	if _, err := db.CreateKey(t.Context(), hob.System(hob.DefaultWorkspace), k, hash); err != nil {
-		t.Fatal(err)
+	if _, err := db.CreateKey(context.Background(), hob.System(hob.DefaultWorkspace), k, hash); err != nil {
+		stop()
+		return "", "", nil, err
 	}
-	return h.URL, secret
+	return h.URL, secret, stop, nil
 }
 
 func open(t *testing.T, address, key string) *client.Client {

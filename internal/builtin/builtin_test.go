@@ -108,9 +108,9 @@ func checkSpec(t *testing.T, spec hob.ToolSpec) {
 	}
 }
 
-// The inventory is reviewed as a file: a new tool, a wider schema or a weaker class shows up in its diff.
+// The inventory is reviewed as a file: a new tool, a wider schema or a weaker class shows up in its diff. It is not parallel,
+// so that with -update the file is there before the parallel tests, which run afterwards, read it.
 func TestInventory(t *testing.T) {
-	t.Parallel()
 	s, assigned := everyTool(t)
 	tools, _ := load(t, s, assigned...)
 	var b strings.Builder
@@ -149,7 +149,17 @@ func TestRows_ListBuiltinsByNameWithoutID(t *testing.T) {
 			t.Errorf("Has(%q) = false", row.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"current_time", "database_query", "http_request"}, names); diff != "" {
+	inventory, err := os.ReadFile(filepath.Join("testdata", "inventory.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for line := range strings.Lines(string(inventory)) {
+		if name, _, _ := strings.Cut(line, " "); name != "" { // indented lines are schemas
+			want = append(want, name)
+		}
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
 	if s.Has("code_execute") {
