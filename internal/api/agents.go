@@ -9,10 +9,10 @@ import (
 
 // agentInput is what a client sends to make or change an agent.
 type agentInput struct {
-	Name         *string         `json:"name,omitempty" jsonschema:"required to create"`
+	Name         *string         `json:"name,omitempty" jsonschema:"required to create; at most 255 bytes"`
 	Model        *string         `json:"model,omitempty" jsonschema:"the server's default model where absent"`
-	SystemPrompt *string         `json:"system_prompt,omitempty"`
-	Settings     json.RawMessage `json:"settings,omitempty" jsonschema:"model tuning: max_steps, temperature, max_tokens, timeout_seconds, reasoning_effort, fallback_model and more"`
+	SystemPrompt *string         `json:"system_prompt,omitempty" jsonschema:"what the model is told first; null takes it away"`
+	Settings     json.RawMessage `json:"settings,omitempty" jsonschema:"how the agent runs; a change replaces them whole. Other keys are kept, but have no effect and are named in warnings"`
 }
 
 // agentAnswer is an agent with what the client should know about its request.

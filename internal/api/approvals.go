@@ -11,8 +11,8 @@ import (
 type approveInput struct {
 	Approved   json.RawMessage `json:"approved" jsonschema:"true or false"`
 	Reason     *string         `json:"reason,omitempty" jsonschema:"shown to the model when it is refused"`
-	CallID     *string         `json:"call_id,omitempty"`
-	ApprovalID *string         `json:"approval_id,omitempty"`
+	CallID     *string         `json:"call_id,omitempty" jsonschema:"not available yet: the call that is meant"`
+	ApprovalID *string         `json:"approval_id,omitempty" jsonschema:"not available yet: the approval that is meant"`
 }
 
 type approveAnswer struct {

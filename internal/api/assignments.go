@@ -22,7 +22,7 @@ type assignmentInput struct {
 }
 
 type overrideInput struct {
-	ConfigOverride json.RawMessage `json:"config_override,omitempty"`
+	ConfigOverride json.RawMessage `json:"config_override,omitempty" jsonschema:"replaces the old one whole; as where the tool is given"`
 }
 
 type assignmentAnswer struct {

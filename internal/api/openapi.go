@@ -3,9 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +67,8 @@ type (
 		Content     map[string]media `json:"content,omitempty"`
 	}
 	media struct {
-		Schema *jsonschema.Schema `json:"schema,omitempty"`
+		Schema  *jsonschema.Schema `json:"schema,omitempty"`
+		Example json.RawMessage    `json:"example,omitempty"`
 	}
 )
 
@@ -78,7 +77,7 @@ const (
 	eventsType = "text/event-stream"
 	aboutHob   = "Hob serves AI agents: make an agent, give it tools, run it, follow its events. Every call but the ones " +
 		"marked otherwise carries the header Authorization: Bearer KEY. Every error is an object with error, message and " +
-		"code. Unknown fields of a body are ignored and named in warnings."
+		"code. Unknown fields of a body are ignored and named in warnings. Fields that are not available yet say so."
 	aboutEvents = "Server-sent events: frames of the form data: {json}, each with event, seq and run_id; a comment every " +
 		"15 seconds of silence; the last event is complete."
 )
@@ -133,9 +132,6 @@ func (s *server) describe() ([]byte, error) {
 	return json.MarshalIndent(d, "", " ")
 }
 
-// schemas collects the schemas of bodies under the names of their types.
-type schemas struct{ byName map[string]*jsonschema.Schema }
-
 func (t schemas) operation(rt route) (operation, error) {
 	op := operation{
 		OperationID: operationID(rt), Summary: rt.summary, Tags: []string{rt.tag}, Scope: rt.scope,
@@ -149,7 +145,7 @@ func (t schemas) operation(rt route) (operation, error) {
 		if err != nil {
 			return op, err
 		}
-		op.RequestBody = &requestBody{Required: len(t.byName[nameOf(rt.in)].Required) > 0, Content: map[string]media{jsonType: {s}}}
+		op.RequestBody = &requestBody{Required: !rt.bodyless, Content: map[string]media{jsonType: {s, exampleOf(rt)}}}
 	}
 	ok := response{Description: http.StatusText(rt.status)}
 	switch {
@@ -161,15 +157,18 @@ func (t schemas) operation(rt route) (operation, error) {
 		if err != nil {
 			return op, err
 		}
-		ok.Content = map[string]media{jsonType: {s}}
+		ok.Content = map[string]media{jsonType: {Schema: s}}
 	}
 	op.Responses[strconv.Itoa(rt.status)] = ok
+	if rt.also != 0 {
+		op.Responses[strconv.Itoa(rt.also)] = response{http.StatusText(rt.also), ok.Content}
+	}
 	fault, err := t.ref(errorAnswer{})
 	if err != nil {
 		return op, err
 	}
 	for _, status := range failures(rt) {
-		op.Responses[strconv.Itoa(status)] = response{http.StatusText(status), map[string]media{jsonType: {fault}}}
+		op.Responses[strconv.Itoa(status)] = response{http.StatusText(status), map[string]media{jsonType: {Schema: fault}}}
 	}
 	return op, nil
 }
@@ -201,12 +200,31 @@ func operationID(rt route) string {
 	return strings.Join(parts, "")
 }
 
+// aboutPart says what stands at a place of a path.
+func aboutPart(rt route, name string) string {
+	switch name {
+	case "run_id":
+		return "the run's id, as in run_0123456789ab"
+	case "session_id":
+		return "the session's id: sess_0123456789ab, or the one a client chose"
+	case "assignment_id":
+		return "the assignment's id, a UUID; the agent's tools list it"
+	case "key_id":
+		return "the key's id, a UUID"
+	}
+	if rt.tag == tagTools {
+		return "the tool's id, a UUID"
+	}
+	return "the agent's id, a UUID"
+}
+
 func parameters(rt route) []parameter {
 	var list []parameter
 	for _, part := range strings.Split(rt.path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
+			name = strings.TrimSuffix(name, "}")
 			list = append(list, parameter{
-				Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: map[string]string{"type": "string"},
+				Name: name, In: "path", Required: true, Description: aboutPart(rt, name), Schema: map[string]string{"type": "string"},
 			})
 		}
 	}
@@ -218,60 +236,4 @@ func parameters(rt route) []parameter {
 		list = append(list, p)
 	}
 	return list
-}
-
-func nameOf(v any) string {
-	name := reflect.TypeOf(v).Name()
-	return strings.ToUpper(name[:1]) + name[1:]
-}
-
-// ref makes the schema of v's type if there is none yet and points to it.
-func (t schemas) ref(v any) (*jsonschema.Schema, error) {
-	name := nameOf(v)
-	if t.byName[name] == nil {
-		s, err := jsonschema.ForType(reflect.TypeOf(v), &jsonschema.ForOptions{TypeSchemas: wireTypes()})
-		if err != nil {
-			return nil, err
-		}
-		loosen(s)
-		t.byName[name] = s
-	}
-	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}, nil
-}
-
-// wireTypes are the types whose JSON is not what their Go form tells.
-func wireTypes() map[reflect.Type]*jsonschema.Schema {
-	enum := func(values ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: values} }
-	scopes := make([]any, 0, len(hob.Scopes()))
-	for _, s := range hob.Scopes() {
-		scopes = append(scopes, string(s))
-	}
-	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[hob.Time]():            {Types: []string{"string", "null"}, Format: "date-time"},
-		reflect.TypeFor[json.RawMessage]():     {},
-		reflect.TypeFor[[]byte]():              {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[hob.Scope]():           enum(scopes...),
-		reflect.TypeFor[hob.Secret]():          {Type: "string", Description: "reads as a mask; a mask sent back means unchanged"},
-		reflect.TypeFor[hob.ReasoningEffort](): enum("none", "minimal", "low", "medium", "high"),
-		reflect.TypeFor[hob.Disconnect]():      enum("cancel", "continue"),
-		reflect.TypeFor[hob.Status]():          enum("queued", "running", "awaiting_approval", "completed", "failed", "cancelled"),
-	}
-}
-
-// loosen takes back what the Go types do not promise: objects may get further fields, and lists are never null.
-func loosen(s *jsonschema.Schema) {
-	if s == nil {
-		return
-	}
-	if s.AdditionalProperties != nil && len(s.Properties) > 0 {
-		s.AdditionalProperties = nil
-	}
-	if slices.Equal(s.Types, []string{"null", "array"}) {
-		s.Types, s.Type = nil, "array"
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		loosen(s.Properties[name])
-	}
-	loosen(s.Items)
-	loosen(s.AdditionalProperties)
 }

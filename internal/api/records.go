@@ -15,9 +15,9 @@ type runRecord struct {
 	SessionID                 hob.SessionID     `json:"session_id"`
 	AgentID                   hob.AgentID       `json:"agent_id"`
 	Model                     string            `json:"model"`
-	ContextHandlerID          *string           `json:"context_handler_id"`
-	ParentOrchestrationRunID  *string           `json:"parent_orchestration_run_id"`
-	ParentWorkflowExecutionID *string           `json:"parent_workflow_execution_id"`
+	ContextHandlerID          *string           `json:"context_handler_id" jsonschema:"not available yet: always null"`
+	ParentOrchestrationRunID  *string           `json:"parent_orchestration_run_id" jsonschema:"not available yet: always null"`
+	ParentWorkflowExecutionID *string           `json:"parent_workflow_execution_id" jsonschema:"not available yet: always null"`
 	Status                    hob.Status        `json:"status"`
 	Code                      *string           `json:"code"`
 	Error                     *string           `json:"error"`
@@ -25,7 +25,7 @@ type runRecord struct {
 	OutputMessages            []hob.Message     `json:"output_messages"`
 	Content                   string            `json:"content"`
 	Usage                     hob.Usage         `json:"usage"`
-	RetrievedContext          []json.RawMessage `json:"retrieved_context"`
+	RetrievedContext          []json.RawMessage `json:"retrieved_context" jsonschema:"not available yet: always empty"`
 	Steps                     int               `json:"steps"`
 	Attempt                   int               `json:"attempt"`
 	LastSeq                   int64             `json:"last_seq"`
@@ -213,7 +213,7 @@ func turn(d hob.RunDetail) []messageRow {
 type retrievedAnswer struct {
 	SessionID        hob.SessionID     `json:"session_id"`
 	RunID            hob.RunID         `json:"run_id"`
-	RetrievedContext []json.RawMessage `json:"retrieved_context"`
+	RetrievedContext []json.RawMessage `json:"retrieved_context" jsonschema:"not available yet: always empty"`
 }
 
 // retrievedContext answers for a run of the session. Nothing retrieves yet, so the list is empty.

@@ -20,7 +20,9 @@ type route struct {
 	tag, summary string
 	in           any   // the body's type, nil for none
 	out          any   // the answer's type, nil for none or no JSON
+	bodyless     bool  // the body may be left out
 	status       int   // of success
+	also         int   // a further status of success, with the same body
 	errors       []int // that are special to it; those of every route come on top
 	query        []param
 
@@ -53,19 +55,19 @@ func routes() []route {
 
 		{method: get, path: "/api/agents/{id}/tools", handle: listAssignments, scope: read, tag: tagAgents, summary: "List an agent's tools", out: assignmentList{}, status: 200, errors: []int{404}},
 		{method: post, path: "/api/agents/{id}/tools", handle: assign, scope: configure, tag: tagAgents, summary: "Give an agent a tool", in: assignmentInput{}, out: assignmentAnswer{}, status: 201, errors: []int{404, 409}},
-		{method: patch, path: "/api/agents/{id}/tools/{assignment_id}", handle: updateAssignment, scope: configure, tag: tagAgents, summary: "Replace the configuration of an agent's tool", in: overrideInput{}, out: assignmentAnswer{}, status: 200, errors: []int{404}},
+		{method: patch, path: "/api/agents/{id}/tools/{assignment_id}", handle: updateAssignment, scope: configure, tag: tagAgents, summary: "Replace the configuration of an agent's tool", in: overrideInput{}, bodyless: true, out: assignmentAnswer{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/agents/{id}/tools/{assignment_id}", handle: unassign, scope: configure, tag: tagAgents, summary: "Take a tool from an agent", out: deletedAnswer{}, status: 200, errors: []int{404}},
 
 		{method: post, path: "/api/agents/{id}/run", handle: runSync, scope: run, bigBody: true, tag: tagRuns, summary: "Run an agent and wait for its answer", in: runInput{}, out: runResult{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
 		{method: post, path: "/api/agents/{id}/run/stream", handle: runStream, scope: run, bigBody: true, stream: true, tag: tagRuns, summary: "Run an agent and stream its events", in: runInput{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
 		{method: get, path: "/api/agents/runs/{run_id}", handle: getRun, tag: tagRuns, summary: "Get a run with its whole story", out: runRecord{}, status: 200, errors: []int{404}},
 		{method: get, path: "/api/agents/runs/{run_id}/events", handle: runEvents, stream: true, tag: tagRuns, summary: "Follow a run's events from any position", status: 200, errors: []int{404}, query: eventsQuery()},
-		{method: post, path: "/api/agents/runs/{run_id}/cancel", handle: cancelRun, scope: run, tag: tagRuns, summary: "Cancel a run", out: cancelAnswer{}, status: 202, errors: []int{404}},
-		{method: get, path: "/api/agents/runs/{run_id}/approvals", handle: listApprovals, scope: read, tag: tagRuns, summary: "List the approvals a run waits for", out: approvalList{}, status: 200, errors: []int{404}},
-		{method: post, path: "/api/agents/runs/{run_id}/approve", handle: approve, scope: hob.ScopeApprove, tag: tagRuns, summary: "Decide what a run waits for", in: approveInput{}, out: approveAnswer{}, status: 200, errors: []int{404, 409}},
+		{method: post, path: "/api/agents/runs/{run_id}/cancel", handle: cancelRun, scope: run, tag: tagRuns, summary: "Cancel a run; one that has ended answers 200 with its end", out: cancelAnswer{}, status: 202, also: 200, errors: []int{404}},
+		{method: get, path: "/api/agents/runs/{run_id}/approvals", handle: listApprovals, scope: read, tag: tagRuns, summary: "List the approvals a run waits for; not available yet: always empty", out: approvalList{}, status: 200, errors: []int{404}},
+		{method: post, path: "/api/agents/runs/{run_id}/approve", handle: approve, scope: hob.ScopeApprove, tag: tagRuns, summary: "Decide what a run waits for; not available yet: no run waits", in: approveInput{}, out: approveAnswer{}, status: 200, errors: []int{404, 409}},
 
 		{method: get, path: "/api/agents/{id}/sessions", handle: listSessions, scope: read, tag: tagSessions, summary: "List an agent's sessions", out: sessionList{}, status: 200, errors: []int{404}, query: sessionListQuery()},
-		{method: post, path: "/api/agents/{id}/sessions", handle: createSession, scope: run, bigBody: true, tag: tagSessions, summary: "Create a session, seeded with earlier turns where given", in: sessionInput{}, out: sessionCreated{}, status: 201, errors: []int{404, 413}},
+		{method: post, path: "/api/agents/{id}/sessions", handle: createSession, scope: run, bigBody: true, tag: tagSessions, summary: "Create a session, seeded with earlier turns where given", in: sessionInput{}, bodyless: true, out: sessionCreated{}, status: 201, errors: []int{404, 413}},
 		{method: del, path: "/api/agents/{id}/sessions/{session_id}", handle: deleteAgentSession, scope: run, tag: tagSessions, summary: "Delete an agent's session with its runs", status: 204, errors: []int{404}},
 		{method: get, path: "/api/sessions/{session_id}", handle: getSession, scope: read, tag: tagSessions, summary: "Get a session", out: hob.Session{}, status: 200, errors: []int{404}},
 		{method: get, path: "/api/sessions/{session_id}/messages", handle: listMessages, scope: read, tag: tagSessions, summary: "List the messages of a session's completed runs", out: messageList{}, status: 200, errors: []int{404}, query: limitQuery("of runs, from the oldest; all where absent, at most 200 where given")},

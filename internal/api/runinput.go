@@ -26,17 +26,17 @@ const (
 
 // runInput is what a client sends to run an agent.
 type runInput struct {
-	Message               json.RawMessage `json:"message" jsonschema:"text, or a list of parts in OpenAI's content form: text and image_url"`
-	SessionID             *string         `json:"session_id,omitempty" jsonschema:"a new session where absent or null"`
+	Message               json.RawMessage `json:"message" jsonschema:"the user's turn: text, or a list of parts in OpenAI's content form"`
+	SessionID             *string         `json:"session_id,omitempty" jsonschema:"the conversation to go on with; a new one where absent or null, and one with this id where there is none"`
+	Tools                 json.RawMessage `json:"tools,omitempty" jsonschema:"on /run: true lets the run use the agent's tools; streams always do"`
 	ContextOverride       *string         `json:"context_override,omitempty" jsonschema:"text laid behind the system prompt, for this run only"`
-	KnowledgeBases        json.RawMessage `json:"knowledge_bases,omitempty" jsonschema:"not available yet"`
-	ContextHandlerID      json.RawMessage `json:"context_handler_id,omitempty" jsonschema:"not available yet"`
-	ContextItems          json.RawMessage `json:"context_items,omitempty" jsonschema:"not available yet"`
-	RuntimeKnowledgeBases json.RawMessage `json:"runtime_knowledge_bases,omitempty" jsonschema:"not available yet"`
-	MaxContextTokens      *int            `json:"max_context_tokens,omitempty" jsonschema:"budget of retrieved context"`
-	CitationsEnabled      *bool           `json:"citations_enabled,omitempty"`
-	ReasoningRequested    *bool           `json:"reasoning_requested,omitempty"`
-	Tools                 json.RawMessage `json:"tools,omitempty" jsonschema:"on /run: true runs the whole loop with the agent's tools; streams always do"`
+	ReasoningRequested    *bool           `json:"reasoning_requested,omitempty" jsonschema:"true: the model thinks, with reasoning_effort medium where none is set; false: it does not"`
+	KnowledgeBases        json.RawMessage `json:"knowledge_bases,omitempty" jsonschema:"not available yet: leave it out or empty"`
+	ContextHandlerID      json.RawMessage `json:"context_handler_id,omitempty" jsonschema:"not available yet: leave it out or empty"`
+	ContextItems          json.RawMessage `json:"context_items,omitempty" jsonschema:"not available yet: leave it out or empty"`
+	RuntimeKnowledgeBases json.RawMessage `json:"runtime_knowledge_bases,omitempty" jsonschema:"not available yet: leave it out or empty"`
+	MaxContextTokens      *int            `json:"max_context_tokens,omitempty" jsonschema:"not available yet: taken, but without effect; the budget of retrieved context"`
+	CitationsEnabled      *bool           `json:"citations_enabled,omitempty" jsonschema:"not available yet: taken, but without effect"`
 	hob.Tuning
 }
 

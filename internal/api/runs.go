@@ -11,12 +11,12 @@ import (
 type runResult struct {
 	RunID            hob.RunID     `json:"run_id"`
 	SessionID        hob.SessionID `json:"session_id"`
-	ContextHandlerID *string       `json:"context_handler_id"`
+	ContextHandlerID *string       `json:"context_handler_id" jsonschema:"not available yet: always null"`
 	Content          string        `json:"content"`
 	Error            *string       `json:"error"`
 	Code             *string       `json:"code"`
 	Usage            hob.Usage     `json:"usage"`
-	RetrievedItems   int           `json:"retrieved_items"`
+	RetrievedItems   int           `json:"retrieved_items" jsonschema:"not available yet: always 0"`
 	Status           hob.Status    `json:"status"`
 	Steps            int           `json:"steps"`
 	IsNewSession     bool          `json:"is_new_session"`

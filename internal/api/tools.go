@@ -28,8 +28,8 @@ type toolInput struct {
 	Description *string         `json:"description,omitempty" jsonschema:"required to create; the model reads it"`
 	Type        *string         `json:"type,omitempty" jsonschema:"required to create: http"`
 	InputSchema json.RawMessage `json:"input_schema,omitempty" jsonschema:"required to create: JSON Schema of the arguments"`
-	Config      *toolConfig     `json:"config,omitempty"`
-	IsActive    *bool           `json:"is_active,omitempty"`
+	Config      *toolConfig     `json:"config,omitempty" jsonschema:"how the tool is reached; the same fields may stand beside it"`
+	IsActive    *bool           `json:"is_active,omitempty" jsonschema:"false: kept, but not offered to models; true where absent"`
 	endpointInput
 }
 

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"hob"
+)
+
+// schemas collects the schemas of bodies under the names of their types.
+type schemas struct{ byName map[string]*jsonschema.Schema }
+
+func nameOf(v any) string {
+	name := reflect.TypeOf(v).Name()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// ref makes the schema of v's type if there is none yet and points to it.
+func (t schemas) ref(v any) (*jsonschema.Schema, error) {
+	name := nameOf(v)
+	if t.byName[name] == nil {
+		s, err := jsonschema.ForType(reflect.TypeOf(v), &jsonschema.ForOptions{TypeSchemas: wireTypes()})
+		if err != nil {
+			return nil, err
+		}
+		loosen(s)
+		if err := shape(name, s); err != nil {
+			return nil, err
+		}
+		mark(s)
+		t.byName[name] = s
+	}
+	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}, nil
+}
+
+// wireTypes are the types whose JSON is not what their Go form tells.
+func wireTypes() map[reflect.Type]*jsonschema.Schema {
+	enum := func(values ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: values} }
+	scopes := make([]any, 0, len(hob.Scopes()))
+	for _, s := range hob.Scopes() {
+		scopes = append(scopes, string(s))
+	}
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[hob.Time]():            {Types: []string{"string", "null"}, Format: "date-time"},
+		reflect.TypeFor[json.RawMessage]():     {},
+		reflect.TypeFor[[]byte]():              {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[hob.Scope]():           enum(scopes...),
+		reflect.TypeFor[hob.Secret]():          {Type: "string", Description: "reads as a mask; a mask sent back means unchanged"},
+		reflect.TypeFor[hob.ReasoningEffort](): enum("none", "minimal", "low", "medium", "high"),
+		reflect.TypeFor[hob.Disconnect]():      enum("cancel", "continue"),
+		reflect.TypeFor[hob.Status]():          enum("queued", "running", "awaiting_approval", "completed", "failed", "cancelled"),
+	}
+}
+
+// loosen takes back what the Go types do not promise: objects may get further fields, and lists are never null.
+func loosen(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if s.AdditionalProperties != nil && len(s.Properties) > 0 {
+		s.AdditionalProperties = nil
+	}
+	if slices.Equal(s.Types, []string{"null", "array"}) {
+		s.Types, s.Type = nil, "array"
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		loosen(s.Properties[name])
+	}
+	loosen(s.Items)
+	loosen(s.AdditionalProperties)
+}
+
+// notYet begins the description of every field that a later version will give its meaning.
+const notYet = "not available yet"
+
+// mark sets a property for programs on the fields whose description says that they are not available yet.
+func mark(s *jsonschema.Schema) {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		p := s.Properties[name]
+		if strings.HasPrefix(p.Description, notYet) {
+			p.Extra = map[string]any{"x-hob-not-available": true}
+		}
+		mark(p)
+	}
+	if s.Items != nil {
+		mark(s.Items)
+	}
+}
+
+// shape tells of a body what its Go type cannot: the forms of what is decoded by hand, and ranges.
+func shape(name string, s *jsonschema.Schema) error {
+	switch p := s.Properties; name {
+	case "RunInput":
+		describeMessage(p["message"])
+		p["tools"].Types = []string{"null", "boolean"}
+		for _, list := range []string{"knowledge_bases", "context_items", "runtime_knowledge_bases"} {
+			p[list].Types = []string{"null", "array"}
+		}
+		p["context_handler_id"].Types = []string{"null", "string"}
+		least := 1.0
+		p["max_context_tokens"].Minimum = &least
+		bounds(p)
+	case "AgentInput":
+		settings, err := jsonschema.For[hob.Settings](&jsonschema.ForOptions{TypeSchemas: wireTypes()})
+		if err != nil {
+			return err
+		}
+		loosen(settings)
+		bounds(settings.Properties)
+		settings.Properties["max_steps"].Default = json.RawMessage(strconv.Itoa(hob.DefaultMaxSteps))
+		settings.Type, settings.Types = "", []string{"null", "object"}
+		settings.Description = p["settings"].Description
+		settings.AdditionalProperties = &jsonschema.Schema{}
+		p["settings"] = settings
+	case "ApproveInput":
+		p["approved"].Type = "boolean"
+	case "KeyInput":
+		p["scopes"].Types = []string{"null", "array"}
+		p["scopes"].Items = wireTypes()[reflect.TypeFor[hob.Scope]()]
+	case "ToolInput":
+		p["input_schema"].Types = []string{"null", "object"}
+	case "AssignmentInput", "OverrideInput":
+		p["config_override"].Types = []string{"null", "object"}
+	case "SessionInput":
+		text := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
+		p["initial_messages"].Types = []string{"null", "array"}
+		p["initial_messages"].Items = &jsonschema.Schema{
+			Type: "object", Required: []string{"role", "content"}, PropertyOrder: []string{"role", "content"},
+			Properties: map[string]*jsonschema.Schema{
+				"role": {Type: "string", Enum: []any{string(hob.RoleUser), string(hob.RoleAssistant)}}, "content": text(),
+			},
+		}
+	}
+	return nil
+}
+
+// describeMessage gives the two forms of a user's message.
+func describeMessage(s *jsonschema.Schema) {
+	most, least := maxParts, 1
+	address := &jsonschema.Schema{Type: "string", Description: "an https address, or a data: address that holds the picture"}
+	s.OneOf = []*jsonschema.Schema{
+		{Type: "string", MinLength: &least},
+		{Type: "array", MinItems: &least, MaxItems: &most, Items: &jsonschema.Schema{
+			Type: "object", Required: []string{"type"}, PropertyOrder: []string{"type", "text", "image_url"},
+			Properties: map[string]*jsonschema.Schema{
+				"type": {Type: "string", Enum: []any{"text", "image_url"}},
+				"text": {Type: "string", Description: "of a text part"},
+				"image_url": {
+					Description: "of a picture: {\"url\": …}, or the address itself",
+					OneOf: []*jsonschema.Schema{
+						address,
+						{Type: "object", Required: []string{"url"}, Properties: map[string]*jsonschema.Schema{"url": address.CloneSchemas()}},
+					},
+				},
+			},
+		}},
+	}
+}
+
+// bounds sets the ranges of the tuning fields.
+func bounds(p map[string]*jsonschema.Schema) {
+	number := func(n float64) *float64 { return &n }
+	p["max_steps"].Minimum, p["max_steps"].Maximum = number(1), number(hob.MaxMaxSteps)
+	p["temperature"].Minimum, p["temperature"].Maximum = number(0), number(2)
+	p["max_tokens"].Minimum = number(1)
+	p["timeout_seconds"].ExclusiveMinimum, p["timeout_seconds"].Maximum = number(0), number(hob.MaxRunSeconds)
+	p["disconnect_grace_seconds"].Minimum, p["disconnect_grace_seconds"].Maximum = number(0), number(hob.MaxGraceSeconds)
+	p["response_format"].Types = []string{"null", "object"}
+}
+
+// exampleOf is a body that a route takes as it stands, but for the names in it.
+func exampleOf(rt route) json.RawMessage {
+	var text string
+	switch rt.in.(type) {
+	case agentInput:
+		text = `{"name":"helper","system_prompt":"Be brief.","settings":{"max_steps":10}}`
+		if rt.method == http.MethodPatch {
+			text = `{"system_prompt":"Be brief and kind."}`
+		}
+	case runInput:
+		text = `{"message":"Hello! What time is it?"}`
+		if !rt.stream {
+			text = `{"message":"Hello! What time is it?","tools":true}`
+		}
+	case assignmentInput:
+		text = `{"tool_name":"current_time"}`
+	case overrideInput:
+		text = `{"config_override":{"timezone":"Europe/Berlin"}}`
+	case toolInput:
+		text = `{"name":"weather","description":"Tells the weather of a city","type":"http",` +
+			`"input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]},` +
+			`"config":{"endpoint":"https://api.example.com/weather","method":"GET"}}`
+		if rt.method == http.MethodPut {
+			text = `{"description":"Tells today's weather of a city"}`
+		}
+	case approveInput:
+		text = `{"approved":true}`
+	case keyInput:
+		text = `{"name":"website","scopes":["read","run"]}`
+	case sessionInput:
+		text = `{}`
+	}
+	return json.RawMessage(text)
+}
