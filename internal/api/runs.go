@@ -76,7 +76,7 @@ func runEvents(c *call) error {
 	if err != nil {
 		return err
 	}
-	run, err := aside(func() (hob.Run, error) { return c.run(id) })
+	run, err := c.run(id)
 	if err != nil {
 		return err
 	}
@@ -96,22 +96,6 @@ func runEvents(c *call) error {
 		run: id, after: after, numbered: true, over: run.Status.Final() && after == run.LastSeq,
 		own: whoIs(run.Principal) == whoIs(c.by),
 	})
-}
-
-// aside calls f on a stack of its own. A stack that a query has made large stays so for as long as its goroutine lives,
-// which for a stream is long.
-func aside[T any](f func() (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		value, err := f()
-		got <- answer{value, err}
-	}()
-	a := <-got
-	return a.value, a.err
 }
 
 // mayFollow lets whoever may run follow what it started, as well as whoever may read.
