@@ -2,11 +2,13 @@ package hob_test
 
 import (
 	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +69,84 @@ func TestErrorsDoc_NamesEveryKind(t *testing.T) {
 	t.Parallel()
 	kinds, _ := declared(t, "error.go", "Kind")
 	mustName(t, "docs/errors.md", kinds)
+}
+
+// codes finds every code that is written down in the packages whose errors and events reach clients: given to WithCode, in a
+// field Code, in a constant Code…, or for a parameter named code.
+func codes(t *testing.T) []string {
+	t.Helper()
+	places := map[string]int{} // the position of the parameter named code, by function
+	var files []*ast.File
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains([]string{".", "internal/api", "internal/engine", "internal/provider", "internal/store"}, s.dir) {
+			continue
+		}
+		files = append(files, s.file)
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			at := 0
+			for _, field := range f.Type.Params.List {
+				for _, name := range field.Names {
+					if name.Name == "code" {
+						places[f.Name.Name] = at
+					}
+					at++
+				}
+			}
+		}
+	}
+	var found []string
+	literal := func(e ast.Expr) {
+		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			code, _ := strconv.Unquote(lit.Value)
+			found = append(found, code)
+		}
+	}
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				name := ""
+				switch f := n.Fun.(type) {
+				case *ast.Ident:
+					name = f.Name
+				case *ast.SelectorExpr:
+					name = f.Sel.Name
+				}
+				if at, ok := places[name]; ok && at < len(n.Args) {
+					literal(n.Args[at])
+				}
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Code" {
+					literal(n.Value)
+				}
+			case *ast.ValueSpec:
+				if strings.HasPrefix(n.Names[0].Name, "Code") && len(n.Values) == 1 {
+					literal(n.Values[0])
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+func TestErrorsDoc_NamesEveryCode(t *testing.T) {
+	t.Parallel()
+	found := codes(t)
+	for _, known := range []string{"invalid_model", "too_many_unknown_keys", "overloaded", "doom_loop", "tool_unavailable"} {
+		if !slices.Contains(found, known) {
+			t.Errorf("the search misses %s, so it may miss others", known)
+		}
+	}
+	objects, _ := declared(t, "principal.go", "ObjectKind")
+	for _, kind := range objects {
+		found = append(found, kind+"_not_found")
+	}
+	mustName(t, "docs/errors.md", found)
 }
 
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
