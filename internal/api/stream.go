@@ -36,29 +36,7 @@ type reading struct {
 // follow sends a run's events as they come, behind a position, until the run's end. An error before the first byte is
 // answered as usual; after it the connection is cut and the reader may come back. A stream that ends whole has told the
 // run's end: one that the server gives up early, because it shuts down, is cut.
-//
-// It runs on a stack of its own. Finding or starting a run needs a deep one, which stays as large as it became while its
-// goroutine is busy; the caller's, that only waits, is soon made small again.
 func (c *call) follow(ctx context.Context, r reading) error {
-	done := make(chan error, 1)
-	var fault any
-	go func() {
-		defer func() {
-			if fault = recover(); fault != nil {
-				done <- nil
-			}
-		}()
-		done <- c.relay(ctx, r)
-	}()
-	err := <-done
-	if fault != nil {
-		panic(fault) // answered where every handler's are
-	}
-	return err
-}
-
-// relay is follow on the stack it is called on.
-func (c *call) relay(ctx context.Context, r reading) error {
 	begun, over := false, r.over
 	for batch, err := range c.s.Engine.Events(ctx, c.follower(), r.run, r.after, c.s.Limits.KeepAlive) {
 		if err != nil {
