@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -115,6 +116,7 @@ type server struct {
 	metrics  metrics
 	builtins map[string]hob.Tool
 	openapi  func() ([]byte, error)
+	index    func() (*template.Template, error)
 	pieces   sync.Pool // of *[]byte
 }
 
@@ -154,6 +156,7 @@ func New(c Config) http.Handler {
 	s.limits = newLimiter(c.Limits, c.Clock)
 	s.streams = newStreams(c.Limits, s.auth)
 	s.openapi = sync.OnceValues(s.describe)
+	s.index = sync.OnceValues(parseIndex)
 	s.pieces.New = newPiece
 	table := routes()
 	for i := range table {

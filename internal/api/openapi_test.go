@@ -114,7 +114,10 @@ func TestOpenAPI_AnswersFitTheirSchemas(t *testing.T) {
 func TestPages_LoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	w := begin(t, nil)
-	for path, want := range map[string]string{"/": "hob chat", "/docs": "/docs/docs.js", "/docs/docs.js": "openapi.json", "/docs/docs.css": "body"} {
+	for path, want := range map[string]string{
+		"/": "hob chat", "/docs": "/docs/docs.js", "/docs/docs.js": "openapi.json", "/docs/docs.css": "body",
+		"/docs/copy.js": "clipboard", "/docs/index.js": "/health/ready", "/docs/favicon.svg": "<svg",
+	} {
 		r := w.do(ask{"GET", path, "", "", nil})
 		if r.status != http.StatusOK || !strings.Contains(string(r.body), want) {
 			t.Errorf("%s: status %d, without %q", path, r.status, want)
@@ -130,8 +133,38 @@ func TestPages_LoadNothingFromElsewhere(t *testing.T) {
 			t.Errorf("%s has %q", path, m)
 		}
 	}
-	if r := w.do(ask{"GET", "/", "", "", nil}); !strings.Contains(string(r.body), "1.2.3") || !strings.Contains(string(r.body), `href="/docs"`) {
-		t.Errorf("the index is %s", r.body)
+}
+
+func TestPages_TheIndexSaysWhichModelThereIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		model, warning string
+		with, without  []string
+	}{
+		"connected": {"gpt-4.1", "", []string{"<code>gpt-4.1</code>"}, []string{"Only the demo"}},
+		"a demo": {"scripted/demo", "nothing <is> connected; set OPENAI_API_KEY",
+			[]string{"Only the demo", "Nothing &lt;is&gt; connected; set OPENAI_API_KEY."}, nil},
+		"not known": {"", "", []string{"hob chat demo"}, []string{"<dt>Model</dt>"}},
+	} {
+		w := begin(t, func(cfg *api.Config) {
+			cfg.Version = "1.2.3<b>"
+			cfg.DefaultModel = func() (string, string) { return c.model, c.warning }
+			if c.model == "" {
+				cfg.DefaultModel = nil
+			}
+		})
+		w.do(ask{"POST", "/api/agents", w.service, `{"name":"confidential","model":"fixed"}`, nil})
+		page := string(w.do(ask{"GET", "/", "", "", nil}).body)
+		for _, text := range append(c.with, "1.2.3&lt;b&gt;", `href="/docs"`, "service.key", `href="/docs/favicon.svg"`) {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s: the index does not say %q:\n%s", name, text, page)
+			}
+		}
+		for _, text := range append(c.without, "confidential") {
+			if strings.Contains(page, text) {
+				t.Errorf("%s: the index says %q", name, text)
+			}
+		}
 	}
 }
 

@@ -3,9 +3,11 @@ package api
 import (
 	"bytes"
 	"embed"
-	"html"
+	"html/template"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"hob"
 )
@@ -29,14 +31,43 @@ func servePage(name string) func(*call) error {
 	}
 }
 
-// serveIndex is the one page at the root: what this is, where to read on, what to type first.
+// serveIndex is the one page at the root: what this is, whether it works and with which model, what to type first.
 func serveIndex(c *call) error {
-	data, err := pageFiles.ReadFile("page/index.html")
+	t, err := c.s.index()
 	if err != nil {
 		return hob.Wrap("read the index page", err)
 	}
-	c.page("index.html", bytes.ReplaceAll(data, []byte("{version}"), []byte(html.EscapeString(c.s.Version))))
+	shows := indexView{Version: c.s.Version}
+	if c.s.DefaultModel != nil {
+		shows.Model, shows.Warning = c.s.DefaultModel()
+		shows.Warning = sentence(shows.Warning)
+	}
+	var page bytes.Buffer
+	if err := t.Execute(&page, shows); err != nil {
+		return hob.Wrap("make the index page", err)
+	}
+	c.page("index.html", page.Bytes())
 	return nil
+}
+
+// indexView is what the index shows. Whoever reaches the server reads it, so nothing of it is anybody's own.
+type indexView struct {
+	Version string
+	Model   string // of agents that name none
+	Warning string // says that it is only a demo, and what to do
+}
+
+func parseIndex() (*template.Template, error) {
+	return template.ParseFS(pageFiles, "page/index.html")
+}
+
+// sentence makes a warning begin as a sentence does.
+func sentence(text string) string {
+	r, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(r)) + text[size:]
 }
 
 func (c *call) page(name string, data []byte) {
@@ -44,6 +75,8 @@ func (c *call) page(name string, data []byte) {
 	switch {
 	case strings.HasSuffix(name, ".js"):
 		kind = "text/javascript; charset=utf-8"
+	case strings.HasSuffix(name, ".svg"):
+		kind = "image/svg+xml"
 	case strings.HasSuffix(name, ".css"):
 		kind = "text/css; charset=utf-8"
 	}

@@ -31,6 +31,9 @@ func matrix() map[string]string {
 		"GET /docs":             open,
 		"GET /docs/docs.js":     open,
 		"GET /docs/docs.css":    open,
+		"GET /docs/copy.js":     open,
+		"GET /docs/index.js":    open,
+		"GET /docs/favicon.svg": open,
 		"GET /{$}":              open,
 		"GET /metrics":          open, // of this machine; from elsewhere see TestMetrics_NeedAnAdminFromElsewhere
 		"GET /api/me":           "+++++++++uuu",

@@ -94,6 +94,9 @@ func routes() []route {
 		{method: get, path: "/api/openapi.json", handle: serveOpenAPI, open: true, tag: tagServer, summary: "This document", status: 200},
 		{method: get, path: "/docs", handle: servePage("docs.html"), open: true, status: 200},
 		{method: get, path: "/docs/docs.js", handle: servePage("docs.js"), open: true, status: 200},
+		{method: get, path: "/docs/copy.js", handle: servePage("copy.js"), open: true, status: 200},
+		{method: get, path: "/docs/index.js", handle: servePage("index.js"), open: true, status: 200},
+		{method: get, path: "/docs/favicon.svg", handle: servePage("favicon.svg"), open: true, status: 200},
 		{method: get, path: "/docs/docs.css", handle: servePage("docs.css"), open: true, status: 200},
 		{method: get, path: "/{$}", handle: serveIndex, open: true, status: 200},
 	}

@@ -2,6 +2,8 @@
 // Renders this server's OpenAPI document. Every text is set as text, never as markup.
 
 const methods = ["get", "post", "put", "patch", "delete"];
+const jsonType = "application/json";
+let schemas = {};
 
 function el(tag, props, ...children) {
   const node = document.createElement(tag);
@@ -19,12 +21,13 @@ function refName(schema) {
 }
 
 function typeText(schema) {
-  if (schema === true || !schema || Object.keys(schema).length === 0) return "any";
+  if (schema === true || !schema) return "any";
+  if (schema.oneOf) return schema.oneOf.map(typeText).join(" or ");
   const name = refName(schema);
   if (name) return name;
   const types = [].concat(schema.type || []).filter((t) => t !== "null");
   let text = types.join(" or ") || "any";
-  if (types[0] === "array") text = "list of " + typeText(schema.items);
+  if (types[0] === "array") text = schema.items ? "list of " + typeText(schema.items) : "list";
   if (schema.enum) text = schema.enum.join(" | ");
   if (schema.format) text += " (" + schema.format + ")";
   return [].concat(schema.type || []).includes("null") ? text + ", or null" : text;
@@ -35,17 +38,25 @@ function schemaLink(schema) {
   return name ? el("a", { href: "#schema-" + name }, name) : typeText(schema);
 }
 
-function rows(schema, prefix, depth, out) {
+// The forms of a field that may have fields of their own, each with what is written behind the field's name.
+function inner(field) {
+  const forms = [];
+  for (const form of [field, ...(field.oneOf || [])]) {
+    if (form.properties) forms.push([form, "."]);
+    if (form.items && form.items.properties) forms.push([form.items, "[]."]);
+  }
+  return forms;
+}
+
+// Rows of a schema's fields. must is the word for those that are required.
+function rows(schema, must, prefix, depth, out) {
   for (const [name, field] of Object.entries(schema.properties || {})) {
     const required = (schema.required || []).includes(name);
-    out.push(el("tr", {},
+    out.push(el("tr", { class: field["x-hob-not-available"] ? "later" : "" },
       el("td", {}, el("code", {}, prefix + name)),
       el("td", {}, schemaLink(field)),
-      el("td", {}, (required ? "always. " : "") + (field.description || ""))));
-    if (depth < 2) {
-      if (field.properties) rows(field, prefix + name + ".", depth + 1, out);
-      if (field.items && field.items.properties) rows(field.items, prefix + name + "[].", depth + 1, out);
-    }
+      el("td", {}, required ? el("strong", {}, must + ". ") : null, field.description || "")));
+    if (depth < 2) for (const [form, joint] of inner(field)) rows(form, must, prefix + name + joint, depth + 1, out);
   }
   return out;
 }
@@ -56,105 +67,124 @@ function table(heads, body) {
     el("tbody", {}, ...body)));
 }
 
-const samples = {
-  message: "Hello!", name: "helper", model: "scripted/demo", tool_name: "current_time", approved: true, description: "Tells the weather",
-  type: "http", input_schema: { type: "object", properties: { city: { type: "string" } } }, config: { endpoint: "https://api.example.com/weather" },
-  config_override: {}, scopes: ["read", "run"], system_prompt: "Be brief.",
-};
-const sampleFields = {
-  RunInput: ["message"], AgentInput: ["name", "system_prompt"], AssignmentInput: ["tool_name"], OverrideInput: ["config_override"],
-  ToolInput: ["name", "description", "type", "input_schema", "config"], ApproveInput: ["approved"], KeyInput: ["name", "scopes"], SessionInput: [],
-};
-
 // Names to fill in stand in capitals, since curl reads braces as its own.
-function fillIn(path) {
-  const owner = path.startsWith("/api/tools") ? "TOOL_ID" : "AGENT_ID";
-  return path.replace("{id}", owner).replace(/\{(\w+)\}/g, (_, name) => name.toUpperCase());
-}
-
-function curl(method, path, op) {
-  const lines = ["curl " + (method === "get" ? "" : "-X " + method.toUpperCase() + " ") + quote(location.origin + fillIn(path))];
-  if (JSON.stringify(op.responses).includes("text/event-stream")) lines[0] = lines[0].replace("curl ", "curl -N ");
-  if (!op.security) lines.push('-H "Authorization: Bearer $HOB_KEY"');
-  if (op.requestBody) {
-    const name = refName(op.requestBody.content["application/json"].schema);
-    const body = {};
-    for (const field of sampleFields[name] || []) body[field] = samples[field];
-    lines.push("-H 'Content-Type: application/json'", "-d " + quote(JSON.stringify(body)));
-  }
-  return lines.join(" \\\n  ");
+function placeholder(path, name) {
+  if (name !== "id") return name.toUpperCase();
+  return path.startsWith("/api/tools") ? "TOOL_ID" : "AGENT_ID";
 }
 
 function quote(text) {
   return "'" + text.replaceAll("'", "'\\''") + "'";
 }
 
-function copyButton(text) {
-  const button = el("button", { type: "button" }, "Copy");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select and copy";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
-  return button;
+function curl(method, path, op) {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => placeholder(path, name));
+  const stream = JSON.stringify(op.responses).includes("text/event-stream");
+  const lines = ["curl -sS" + (stream ? "N " : " ") + (method === "get" ? "" : "-X " + method.toUpperCase() + " ") + quote(location.origin + filled)];
+  if (!op.security) lines.push('-H "Authorization: Bearer $HOB_KEY"');
+  if (op.requestBody) lines.push("-H 'Content-Type: application/json'", "-d " + quote(JSON.stringify(op.requestBody.content[jsonType].example)));
+  return lines.join(" \\\n  ");
 }
 
-function route(method, path, op) {
+function commandBox(title, text) {
+  return el("div", { class: "command" }, el("div", { class: "bar" }, el("span", {}, title), copyButton(text)),
+    el("pre", { tabIndex: 0 }, el("code", {}, text)));
+}
+
+function bodyPart(body) {
+  const schema = body.content[jsonType].schema;
+  const name = refName(schema);
+  const heading = el("h4", {}, "Body" + (body.required ? "" : ", may be left out"));
+  return [heading, table(["Field", "Type", "Meaning"], rows(schemas[name] || schema, "Required", "", 0, []))];
+}
+
+// Rows of a call's answers; the errors, which all have one form, share a row.
+function answers(responses) {
+  const out = [];
+  const errors = [];
+  let form = null;
+  for (const [status, answer] of Object.entries(responses)) {
+    const content = answer.content || {};
+    const kind = Object.keys(content)[0];
+    if (status >= "400") {
+      errors.push(status + " " + answer.description);
+      form = content[kind].schema;
+      continue;
+    }
+    out.push(el("tr", {}, el("td", {}, status + " " + answer.description),
+      el("td", {}, kind === jsonType ? schemaLink(content[kind].schema) : kind || "nothing")));
+  }
+  if (form) out.push(el("tr", {}, el("td", {}, errors.join(", ")), el("td", {}, schemaLink(form))));
+  return out;
+}
+
+function route({ method, paths, op }) {
+  const path = paths[0];
   const section = el("section", { class: "route", id: op.operationId },
     el("h3", {}, el("span", { class: "method " + method }, method.toUpperCase()), el("code", { class: "path" }, path)),
     el("p", {}, op.summary + "."));
+  if (paths.length > 1) section.append(el("p", { class: "note" }, "Also at ", el("code", {}, paths.slice(1).join(", ")), "."));
   if (op.description) section.append(el("p", { class: "note" }, op.description));
   const access = op.security ? "Needs no key." : op["x-hob-scope"] ? "Needs the scope " + op["x-hob-scope"] + "." : "Needs a key.";
   section.append(el("p", { class: "note" }, access));
-  if (op.parameters) {
-    section.append(el("h4", {}, "Parameters"), table(["Name", "Where", "Type", "Meaning"], op.parameters.map((p) => el("tr", {},
+  const parameters = op.parameters || [];
+  if (parameters.length > 0) {
+    section.append(el("h4", {}, "Parameters"), table(["Name", "Where", "Type", "Meaning"], parameters.map((p) => el("tr", {},
       el("td", {}, el("code", {}, p.name)), el("td", {}, p.in), el("td", {}, p.schema.type), el("td", {}, p.description || "")))));
   }
-  if (op.requestBody) {
-    section.append(el("h4", {}, "Body"), el("p", {}, schemaLink(op.requestBody.content["application/json"].schema)));
-  }
-  section.append(el("h4", {}, "Answers"), table(["Status", "Content"], Object.entries(op.responses).map(([status, answer]) => {
-    const content = answer.content || {};
-    const kind = Object.keys(content)[0];
-    return el("tr", {}, el("td", {}, el("code", {}, status), " " + answer.description),
-      el("td", {}, kind === "application/json" ? schemaLink(content[kind].schema) : kind || "nothing"));
-  })));
-  const command = curl(method, path, op);
-  section.append(el("h4", {}, "Try it"), el("div", { class: "curl" }, el("pre", { tabIndex: 0 }, el("code", {}, command)), copyButton(command)));
+  if (op.requestBody) section.append(...bodyPart(op.requestBody));
+  section.append(el("h4", {}, "Answers"), table(["Status", "Content"], answers(op.responses)));
+  section.append(commandBox("Try it", curl(method, path, op)));
+  const fill = parameters.filter((p) => p.in === "path").map((p) => placeholder(path, p.name) + ": " + p.description);
+  if (fill.length > 0) section.append(el("p", { class: "note" }, "To fill in. " + fill.join("; ") + "."));
   return section;
 }
 
+// The calls of a group. Those that do the same at several paths are one.
+function calls(doc, tag) {
+  const list = [];
+  for (const [path, ops] of Object.entries(doc.paths)) {
+    for (const method of methods) {
+      const op = ops[method];
+      if (!op || !op.tags.includes(tag)) continue;
+      const same = list.find((c) => c.method === method && c.op.summary === op.summary);
+      if (!same) list.push({ method, paths: [path], op });
+      else if (path.length < same.paths[0].length) Object.assign(same, { paths: [path, ...same.paths], op });
+      else same.paths.push(path);
+    }
+  }
+  return list;
+}
+
 function render(doc) {
+  schemas = doc.components.schemas;
   document.getElementById("about").textContent = doc.info.description + " Version " + doc.info.version + ".";
   document.getElementById("base").textContent = location.origin;
   document.getElementById("setup").hidden = false;
+  for (const node of document.querySelectorAll("#setup .command")) {
+    node.querySelector(".bar").append(copyButton(node.querySelector("code").textContent));
+  }
   const main = document.getElementById("routes");
   const toc = document.getElementById("toc");
   for (const tag of doc.tags) {
     const group = el("section", { class: "group" }, el("h2", {}, tag.name), el("p", {}, tag.description + "."));
     const list = el("ul");
-    for (const [path, ops] of Object.entries(doc.paths)) {
-      for (const method of methods) {
-        const op = ops[method];
-        if (!op || !op.tags.includes(tag.name)) continue;
-        group.append(route(method, path, op));
-        const item = el("li", {}, el("a", { href: "#" + op.operationId }, op.summary));
-        item.dataset.search = (method + " " + path + " " + op.summary).toLowerCase();
-        list.append(item);
-      }
+    for (const call of calls(doc, tag.name)) {
+      group.append(route(call));
+      const item = el("li", {}, el("a", { href: "#" + call.op.operationId },
+        el("span", { class: "method " + call.method }, call.method.toUpperCase()), el("span", {}, call.op.summary.split(/[;,:]/)[0])));
+      item.dataset.search = [call.method, ...call.paths, call.op.summary].join(" ").toLowerCase();
+      list.append(item);
     }
     main.append(group);
-    toc.append(el("h2", {}, tag.name), list);
+    toc.append(el("section", {}, el("h2", {}, tag.name), list));
   }
-  const schemas = document.getElementById("schemas");
-  schemas.hidden = false;
-  for (const [name, schema] of Object.entries(doc.components.schemas)) {
-    schemas.append(el("details", { class: "schema", id: "schema-" + name }, el("summary", {}, el("code", {}, name)),
-      table(["Field", "Type", "Meaning"], rows(schema, "", 0, []))));
+  const all = document.getElementById("schemas");
+  all.hidden = false;
+  for (const [name, schema] of Object.entries(schemas)) {
+    const must = name.endsWith("Input") ? "Required" : "Always there";
+    all.append(el("details", { class: "schema", id: "schema-" + name }, el("summary", {}, el("code", {}, name)),
+      table(["Field", "Type", "Meaning"], rows(schema, must, "", 0, []))));
   }
   openTarget();
 }
@@ -167,9 +197,25 @@ function openTarget() {
   target.scrollIntoView();
 }
 
+// The list of calls stands open where there is room beside the text, and closes behind a choice where there is none.
+const menu = document.getElementById("menu");
+const wide = window.matchMedia("(min-width: 56.01rem)");
+menu.open = wide.matches;
+wide.addEventListener("change", () => { menu.open = wide.matches; });
+menu.addEventListener("click", (event) => {
+  if (event.target.closest("a") && !wide.matches) menu.open = false;
+});
+
 document.getElementById("filter").addEventListener("input", (event) => {
   const wanted = event.target.value.trim().toLowerCase();
-  for (const item of document.querySelectorAll("#toc li")) item.hidden = !item.dataset.search.includes(wanted);
+  for (const group of document.querySelectorAll("#toc section")) {
+    let shown = 0;
+    for (const item of group.querySelectorAll("li")) {
+      item.hidden = !item.dataset.search.includes(wanted);
+      if (!item.hidden) shown++;
+    }
+    group.hidden = shown === 0;
+  }
 });
 window.addEventListener("hashchange", openTarget);
 
