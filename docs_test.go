@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"hob"
 )
 
 // declared reads a root file's string constants of one type, and the JSON names of its structs' fields.
@@ -63,6 +65,11 @@ func TestEventsDoc_NamesEveryEventAndField(t *testing.T) {
 	t.Parallel()
 	events, fields := declared(t, "event.go", "EventType")
 	mustName(t, "docs/events.md", append(events, fields...))
+}
+
+func TestAgentsDoc_NamesEverySetting(t *testing.T) {
+	t.Parallel()
+	mustName(t, "docs/agents.md", hob.SettingsKeys())
 }
 
 func TestErrorsDoc_NamesEveryKind(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 var testedBlock = regexp.MustCompile("(?s)<!-- test -->\n```sh\n(.*?)```")
 
 // TestDocs_CommandsWork runs the marked commands of the user's pages against a fresh server per page, as a reader would
-// with a copy of the page. An answer that is an error fails them.
+// with a copy of the page, and then once more, as a reader would who comes back to it. An answer that is an error fails them.
 func TestDocs_CommandsWork(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/api.md"} {
+	for _, page := range []string{"README.md", "docs/api.md", "docs/agents.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(filepath.Join("..", "..", page))
@@ -27,19 +27,55 @@ func TestDocs_CommandsWork(t *testing.T) {
 			if len(blocks) == 0 {
 				t.Fatalf("%s has no block marked <!-- test -->", page)
 			}
-			in := install(t, nil)
+			in := install(t, map[string]string{"HOB_JWT_SECRET": "only-for-this-test-0123456789abcdef"})
 			s := in.serve()
 			shell := readerOf(t, in, s)
-			for i, block := range blocks {
-				cmd := exec.Command("bash", "-euo", "pipefail", "-c", block[1])
-				cmd.Dir, cmd.Env = shell.Dir, shell.Env
-				out := in.on(t).finish(cmd)
-				if out.code != 0 || strings.TrimSpace(out.stdout) == "" {
-					t.Errorf("block %d of %s: exit code %d\n%s\n%s%s", i+1, page, out.code, block[1], out.stdout, out.stderr)
+			for _, round := range []string{"first", "second"} {
+				for i, block := range blocks {
+					cmd := exec.Command("bash", "-euo", "pipefail", "-c", block[1])
+					cmd.Dir, cmd.Env = shell.Dir, shell.Env
+					out := in.on(t).finish(cmd)
+					if out.code != 0 || strings.TrimSpace(out.stdout) == "" {
+						t.Errorf("block %d of %s, the %s time: exit code %d\n%s\n%s%s", i+1, page, round, out.code, block[1], out.stdout, out.stderr)
+					}
 				}
 			}
 		})
 	}
+}
+
+// TestReadme_TheRunSurvivesTheKill does what the README shows.
+func TestReadme_TheRunSurvivesTheKill(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := install(t, nil)
+	s := in.serve()
+	shell := readerOf(t, in, s)
+	if err := os.Symlink(in.dir, filepath.Join(shell.Dir, "hob-data")); err != nil {
+		t.Fatal(err)
+	}
+	follow := func(mark string) output {
+		block := regexp.MustCompile("(?s)<!-- test: " + mark + " -->\n```sh\n(.*?)```").FindStringSubmatch(string(text))
+		if block == nil {
+			t.Fatalf("the README has no block marked %q", mark)
+		}
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", block[1])
+		cmd.Dir, cmd.Env = shell.Dir, shell.Env
+		return in.finish(cmd)
+	}
+	if out := follow("kill"); out.code != 0 {
+		t.Fatalf("exit code %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	<-s.ended
+	in.serve() // at the same address
+	out := follow("restarted")
+	if n := strings.Count(out.stdout, `"event":"tool_result"`); n != 1 {
+		t.Errorf("the tool's result is there %d times, want 1", n)
+	}
+	mustContain(t, "the events", out.stdout, `"event":"attempt"`, `"content":"I looked at `, `"status":"completed"`)
 }
 
 // readerOf is the shell of somebody who follows the pages: hob is at hand, and curl fails when it gets an error.
