@@ -18,7 +18,7 @@ type assignmentInput struct {
 	ToolType       *string         `json:"tool_type,omitempty" jsonschema:"builtin or custom; found by the name where absent"`
 	ToolName       *string         `json:"tool_name,omitempty" jsonschema:"required unless tool_id is given"`
 	ToolID         *string         `json:"tool_id,omitempty" jsonschema:"of a custom tool"`
-	ConfigOverride json.RawMessage `json:"config_override,omitempty" jsonschema:"schemas of the database tools, allowed_hosts, pinned arguments"`
+	ConfigOverride json.RawMessage `json:"config_override,omitempty" jsonschema:"how this agent uses the tool. A key that is an argument of the tool pins it: the model cannot set it"`
 }
 
 type overrideInput struct {

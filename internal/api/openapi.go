@@ -16,13 +16,18 @@ import (
 // The parts of an OpenAPI 3.1 document that Hob's has. Field order is the order in the file.
 type (
 	document struct {
-		OpenAPI    string                          `json:"openapi"`
-		Info       info                            `json:"info"`
-		Servers    []serverRef                     `json:"servers"`
-		Security   []map[string][]string           `json:"security"`
-		Tags       []tagInfo                       `json:"tags"`
-		Paths      map[string]map[string]operation `json:"paths"`
-		Components components                      `json:"components"`
+		OpenAPI    string                `json:"openapi"`
+		Info       info                  `json:"info"`
+		Servers    []serverRef           `json:"servers"`
+		Security   []map[string][]string `json:"security"`
+		Tags       []tagInfo             `json:"tags"`
+		Paths      paths                 `json:"paths"`
+		Components components            `json:"components"`
+	}
+	// paths keep the order of the table of routes, which is the one to read them in.
+	paths struct {
+		order  []string
+		byPath map[string]map[string]operation // by method
 	}
 	info struct {
 		Title       string `json:"title"`
@@ -105,7 +110,7 @@ func (s *server) describe() ([]byte, error) {
 			{tagKeys, "Who may call this API, and for what"},
 			{tagServer, "The server itself"},
 		},
-		Paths: map[string]map[string]operation{},
+		Paths: paths{byPath: map[string]map[string]operation{}},
 		Components: components{
 			Schemas: map[string]*jsonschema.Schema{},
 			SecuritySchemes: map[string]map[string]string{
@@ -122,14 +127,33 @@ func (s *server) describe() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", rt.method, rt.path, err)
 		}
-		path := d.Paths[rt.path]
-		if path == nil {
-			path = map[string]operation{}
-			d.Paths[rt.path] = path
-		}
-		path[strings.ToLower(rt.method)] = op
+		d.Paths.add(rt, op)
 	}
 	return json.MarshalIndent(d, "", " ")
+}
+
+func (p *paths) add(rt route, op operation) {
+	if p.byPath[rt.path] == nil {
+		p.byPath[rt.path] = map[string]operation{}
+		p.order = append(p.order, rt.path)
+	}
+	p.byPath[rt.path][strings.ToLower(rt.method)] = op
+}
+
+// MarshalJSON writes the paths as an object.
+func (p paths) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, path := range p.order {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		operations, err := json.Marshal(p.byPath[path])
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(strconv.AppendQuote(b, path), ':'), operations...)
+	}
+	return append(b, '}'), nil
 }
 
 func (t schemas) operation(rt route) (operation, error) {

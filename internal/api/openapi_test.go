@@ -269,6 +269,7 @@ func TestOpenAPI_BodySchemasAgreeWithTheServer(t *testing.T) {
 		{"KeyInput", "/api/keys", false, []string{`{"name":"a","scopes":"read"}`, `{"name":"a","scopes":["all"]}`}},
 		{"SessionInput", agent + "/sessions", false, []string{`{"initial_messages":{}}`, `{"initial_messages":[{"role":"system","content":"x"}]}`}},
 		{"AssignmentInput", agent + "/tools", false, []string{`{"tool_name":"clock","config_override":[]}`}},
+		{"AssignmentInput", agent + "/tools", true, []string{`{"tool_name":"database_query","config_override":{"schemas":{"main":["orders"]},"timeout":5}}`}},
 	} {
 		schema := schemaOf(t, schemas, c.schema)
 		for _, body := range c.bodies {

@@ -127,7 +127,16 @@ func shape(name string, s *jsonschema.Schema) error {
 	case "ToolInput":
 		p["input_schema"].Types = []string{"null", "object"}
 	case "AssignmentInput", "OverrideInput":
+		text := &jsonschema.Schema{Type: "string"}
 		p["config_override"].Types = []string{"null", "object"}
+		p["config_override"].PropertyOrder = []string{"schemas", "allowed_hosts"}
+		p["config_override"].Properties = map[string]*jsonschema.Schema{
+			"schemas": {
+				Types: []string{"null", "object"}, Description: `of the database tools: the tables they reach, as in {"main": ["orders"]}`,
+				AdditionalProperties: &jsonschema.Schema{Type: "array", Items: text},
+			},
+			"allowed_hosts": {Type: "array", Items: text.CloneSchemas(), Description: "of http_request: the hosts it may call; every one where absent"},
+		}
 	case "SessionInput":
 		text := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
 		p["initial_messages"].Types = []string{"null", "array"}
