@@ -16,6 +16,9 @@ var testedBlock = regexp.MustCompile("(?s)<!-- test -->\n```sh\n(.*?)```")
 // with a copy of the page, and then once more, as a reader would who comes back to it. An answer that is an error fails them.
 func TestDocs_CommandsWork(t *testing.T) {
 	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Fatal("openssl is missing; install it with: apt-get install openssl")
+	}
 	for _, page := range []string{"README.md", "docs/api.md", "docs/agents.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
