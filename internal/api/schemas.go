@@ -135,7 +135,7 @@ func shape(name string, s *jsonschema.Schema) error {
 				Types: []string{"null", "object"}, Description: `of the database tools: the tables they reach, as in {"main": ["orders"]}`,
 				AdditionalProperties: &jsonschema.Schema{Type: "array", Items: text},
 			},
-			"allowed_hosts": {Type: "array", Items: text.CloneSchemas(), Description: "of http_request: the hosts it may call; every one where absent"},
+			"allowed_hosts": {Type: "array", Items: text.CloneSchemas(), Description: "of http_request: the hosts it may call, at least one; the public internet where absent"},
 		}
 	case "SessionInput":
 		text := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
