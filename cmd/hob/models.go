@@ -37,7 +37,8 @@ func modelServers(c config.Config) []modelServer {
 		{"openai", c.OpenAI.BaseURL, "/models", c.OpenAI.Key, bearer(c.OpenAI.Key), c.OpenAI.Configured()},
 		{
 			"anthropic", c.Anthropic.BaseURL, "/v1/models", c.Anthropic.Key,
-			http.Header{"X-Api-Key": {string(c.Anthropic.Key)}, "Anthropic-Version": {"2023-06-01"}}, c.Anthropic.Configured(),
+			http.Header{"X-Api-Key": {string(c.Anthropic.Key)}, "Anthropic-Version": {"2023-06-01"}},
+			c.Anthropic.Configured(),
 		},
 		{"openrouter", c.OpenRouter.BaseURL, "/models", c.OpenRouter.Key, bearer(c.OpenRouter.Key), c.OpenRouter.Configured()},
 		{"ollama", c.OllamaHost, "/v1/models", "", nil, c.OllamaHost != ""},
