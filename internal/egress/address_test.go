@@ -107,10 +107,14 @@ func TestDo_RefusalIsQuick(t *testing.T) {
 func TestDo_PublicAddressesAreReached(t *testing.T) {
 	t.Parallel()
 	to := serve(t, ok)
-	w := newWorld(t, egress.Config{}, names{"v4.example": {{pub4}}, "v6.example": {{pub6}}, "both.example": {{pub6, pub4}},
-		"mapped.example": {{"::ffff:" + pub4}}}, to)
-	for _, u := range []string{"http://v4.example/", "http://v6.example/", "http://both.example/x?y=z", "http://mapped.example/",
-		"http://" + pub4 + "/", "http://[" + pub6 + "]/", "http://[::ffff:" + pub4 + "]/", "http://V4.Example.:80/"} {
+	w := newWorld(t, egress.Config{}, names{
+		"v4.example": {{pub4}}, "v6.example": {{pub6}}, "both.example": {{pub6, pub4}},
+		"mapped.example": {{"::ffff:" + pub4}},
+	}, to)
+	for _, u := range []string{
+		"http://v4.example/", "http://v6.example/", "http://both.example/x?y=z", "http://mapped.example/",
+		"http://" + pub4 + "/", "http://[" + pub6 + "]/", "http://[::ffff:" + pub4 + "]/", "http://V4.Example.:80/",
+	} {
 		res, err := w.Do(t.Context(), egress.Request{Pool: u, URL: u})
 		if err != nil || res.Status != 200 || string(res.Body) != "ok" {
 			t.Errorf("Do(%s): %v %v", u, res, err)

@@ -15,8 +15,10 @@ import (
 
 // sites are names that all lead to the local server by public addresses.
 func sites() names {
-	return names{"a.example": {{pub4}}, "b.example": {{pub4other}}, "api.example.com": {{pub4}}, "x.api.example.com": {{pub4}},
-		"example.com": {{pub4}}, "evilexample.com": {{pub4}}, "private.example": {{"10.0.0.1"}}}
+	return names{
+		"a.example": {{pub4}}, "b.example": {{pub4other}}, "api.example.com": {{pub4}}, "x.api.example.com": {{pub4}},
+		"example.com": {{pub4}}, "evilexample.com": {{pub4}}, "private.example": {{"10.0.0.1"}},
+	}
 }
 
 func TestDo_SendsTheRequestAsGiven(t *testing.T) {
@@ -149,12 +151,18 @@ func TestDo_ModelMaySetOnlyHarmlessHeaders(t *testing.T) {
 		_, err := w.Do(t.Context(), egress.Request{URL: "http://a.example/", ModelHeaders: fromModel, Header: http.Header{name: {value}}})
 		return err
 	}
-	harmless := []string{"Accept", "accept", "Accept-Language", "Content-Type", "User-Agent", "If-None-Match", "If-Modified-Since",
-		"Cache-Control", "Range", "Prefer", "Idempotency-Key", "X-Probe", "x-custom-thing", "X-Request-Id"}
-	secret := []string{"Authorization", "authorization", "Cookie", "Cookie2", "Origin", "Referer", "Www-Authenticate", "X-Forwarded-For",
-		"X-Forwarded", "X-Real-IP", "x-http-method-override", "X-Original-URL", "X_Under", "X-Under_Score", "Api-Key", "Metadata", "Metadata-Flavor"}
-	ours := []string{"Host", "host", "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
-		"Transfer-Encoding", "Upgrade", "Content-Length", "content-length", "Content-Encoding", "Accept-Encoding", "Expect", "Forwarded", "Via"}
+	harmless := []string{
+		"Accept", "accept", "Accept-Language", "Content-Type", "User-Agent", "If-None-Match", "If-Modified-Since",
+		"Cache-Control", "Range", "Prefer", "Idempotency-Key", "X-Probe", "x-custom-thing", "X-Request-Id",
+	}
+	secret := []string{
+		"Authorization", "authorization", "Cookie", "Cookie2", "Origin", "Referer", "Www-Authenticate", "X-Forwarded-For",
+		"X-Forwarded", "X-Real-IP", "x-http-method-override", "X-Original-URL", "X_Under", "X-Under_Score", "Api-Key", "Metadata", "Metadata-Flavor",
+	}
+	ours := []string{
+		"Host", "host", "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Content-Length", "content-length", "Content-Encoding", "Accept-Encoding", "Expect", "Forwarded", "Via",
+	}
 	malformed := []string{"", "A B", "A:B", "A\r\nB", "Ä", "A(B)"}
 	for _, h := range harmless {
 		if err := do(true, h, "1"); err != nil {

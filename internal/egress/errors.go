@@ -14,36 +14,38 @@ import (
 type Kind string
 
 const (
-	// Refused: the guard forbids the destination. Its text equals that of
-	// Unreachable.
+	// Refused means that the guard forbids the destination. Its text equals
+	// that of Unreachable.
 	Refused Kind = "refused"
-	// Unreachable: the destination is allowed, but no connection came about.
+	// Unreachable means that the destination is allowed, but no connection
+	// came about.
 	Unreachable Kind = "unreachable"
-	// Timeout: the exchange began but did not end within its time.
+	// Timeout means that the exchange began but did not end within its time.
 	Timeout Kind = "timeout"
-	// Canceled: the caller's context was cancelled.
+	// Canceled means that the caller's context was cancelled.
 	Canceled Kind = "canceled"
-	// TooLarge: headers above the cap, or a body that unpacks beyond the
+	// TooLarge means headers above the cap, or a body that unpacks beyond the
 	// permitted ratio.
 	TooLarge Kind = "too_large"
-	// BadURL: the URL cannot be accepted in any configuration.
+	// BadURL means that the URL cannot be accepted in any configuration.
 	BadURL Kind = "bad_url"
-	// BadRequest: method, headers, limits or allowed hosts of the request are
-	// malformed or not permitted.
+	// BadRequest means that method, headers, limits or allowed hosts of the
+	// request are malformed or not permitted.
 	BadRequest Kind = "bad_request"
-	// BadAllow: an entry of HOB_EGRESS_ALLOW is malformed.
+	// BadAllow means that an entry of HOB_EGRESS_ALLOW is malformed.
 	BadAllow Kind = "bad_allow"
-	// BadResponse: the other side does not speak proper HTTP, closed the
-	// connection midway or used an encoding that was not asked for.
+	// BadResponse means that the other side does not speak proper HTTP, closed
+	// the connection midway or used an encoding that was not asked for.
 	BadResponse Kind = "bad_response"
-	// BadTLS: the other side's certificate or TLS version is not acceptable.
+	// BadTLS means that the other side's certificate or TLS version is not
+	// acceptable.
 	BadTLS Kind = "bad_tls"
-	// BadRedirect: too many redirects, a redirect from https to http, or one
-	// that would carry the body to another host.
+	// BadRedirect means too many redirects, a redirect from https to http, or
+	// one that would carry the body to another host.
 	BadRedirect Kind = "bad_redirect"
-	// Busy: no slot became free within the request's time.
+	// Busy means that no slot became free within the request's time.
 	Busy Kind = "busy"
-	// Closed: the guard was closed.
+	// Closed means that the guard was closed.
 	Closed Kind = "closed"
 )
 
@@ -92,6 +94,7 @@ func (e *Error) Detail() string {
 // Rule names why a destination was refused.
 type Rule string
 
+// The rules, from the narrowest to the widest cause.
 const (
 	RuleOwnListener  Rule = "own_listener"     // one of Hob's own listeners
 	RuleLoopback     Rule = "loopback"         // this machine

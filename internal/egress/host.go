@@ -58,7 +58,7 @@ func checkLabel(label string) error {
 	}
 	for i := range len(label) {
 		c := label[i]
-		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
 			return errors.New("host name has a character that is not permitted")
 		}
 	}

@@ -16,10 +16,14 @@ import (
 // bypasses are names by which code would reach the network past the guard.
 func bypasses() map[string][]string {
 	return map[string][]string{
-		"net": {"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialIP", "DialUnix", "Dialer", "DefaultResolver",
-			"LookupHost", "LookupIP", "LookupAddr", "LookupCNAME", "LookupTXT", "LookupMX", "LookupNS", "LookupSRV", "Resolver"},
-		"net/http": {"Client", "Transport", "Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport",
-			"ProxyFromEnvironment", "ProxyURL", "NewFileTransport", "NewFileTransportFS"},
+		"net": {
+			"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialIP", "DialUnix", "Dialer", "DefaultResolver",
+			"LookupHost", "LookupIP", "LookupAddr", "LookupCNAME", "LookupTXT", "LookupMX", "LookupNS", "LookupSRV", "Resolver",
+		},
+		"net/http": {
+			"Client", "Transport", "Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport",
+			"ProxyFromEnvironment", "ProxyURL", "NewFileTransport", "NewFileTransportFS",
+		},
 		"net/http/httputil": {"NewSingleHostReverseProxy", "ReverseProxy", "NewClientConn", "NewProxyClientConn"},
 		"net/smtp":          {"Dial", "SendMail", "NewClient"},
 		"net/rpc":           {"Dial", "DialHTTP", "DialHTTPPath"},

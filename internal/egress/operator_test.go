@@ -60,8 +60,10 @@ func TestOperatorClient_ReachesExactlyItsOrigin(t *testing.T) {
 func TestOperatorClient_JudgesItsBase(t *testing.T) {
 	t.Parallel()
 	to := serve(t, ok)
-	w := newWorld(t, egress.Config{}, names{"meta.lan": {{"169.254.169.254"}}, "link.lan": {{pub4, "fe80::1"}},
-		"many.lan": {{"224.0.0.1"}}, "nat.lan": {{"64:ff9b::a9fe:a9fe"}}, "pub.example": {{pub4}}}, to)
+	w := newWorld(t, egress.Config{}, names{
+		"meta.lan": {{"169.254.169.254"}}, "link.lan": {{pub4, "fe80::1"}},
+		"many.lan": {{"224.0.0.1"}}, "nat.lan": {{"64:ff9b::a9fe:a9fe"}}, "pub.example": {{pub4}},
+	}, to)
 	for _, bad := range []string{"", "ollama:11434", "ftp://ollama.lan/", "http://user:pw@ollama.lan/", "http://127.1:11434", "http://[fe80::1%25eth0]/"} {
 		if _, err := w.OperatorClient(bad); kindOf(t, err) != egress.BadURL {
 			t.Errorf("OperatorClient(%q): %v, want BadURL", bad, err)

@@ -73,10 +73,21 @@ func TestDo_RedirectIsTheAnswerUnlessAsked(t *testing.T) {
 func TestDo_RedirectToItselfKeepsEverything(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ method, code, want string }{
-		{"GET", "301", "GET"}, {"GET", "302", "GET"}, {"GET", "303", "GET"}, {"GET", "307", "GET"}, {"GET", "308", "GET"},
+		{"GET", "301", "GET"},
+		{"GET", "302", "GET"},
+		{"GET", "303", "GET"},
+		{"GET", "307", "GET"},
+		{"GET", "308", "GET"},
 		{"HEAD", "303", "HEAD"},
-		{"POST", "301", "GET"}, {"POST", "302", "GET"}, {"POST", "303", "GET"}, {"POST", "307", "POST"}, {"POST", "308", "POST"},
-		{"PUT", "302", "GET"}, {"PUT", "303", "GET"}, {"PUT", "307", "PUT"}, {"DELETE", "308", "DELETE"},
+		{"POST", "301", "GET"},
+		{"POST", "302", "GET"},
+		{"POST", "303", "GET"},
+		{"POST", "307", "POST"},
+		{"POST", "308", "POST"},
+		{"PUT", "302", "GET"},
+		{"PUT", "303", "GET"},
+		{"PUT", "307", "PUT"},
+		{"DELETE", "308", "DELETE"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.code, func(t *testing.T) {

@@ -177,13 +177,17 @@ func TestCheckURL_RefusesPrivateLiteralsAndNamesTheSetting(t *testing.T) {
 
 func TestCheckAllowedHosts_NamesTheBadEntry(t *testing.T) {
 	t.Parallel()
-	good := []string{"api.example.com", "API.Example.com.", "api.example.com:8443", "*.example.com", "*.example.com:8443/v1",
-		"api.example.com/v1", "api.example.com/v1/", "api.example.com/", "8.8.8.8", "[2606:4700::1111]:443", "bücher.example"}
+	good := []string{
+		"api.example.com", "API.Example.com.", "api.example.com:8443", "*.example.com", "*.example.com:8443/v1",
+		"api.example.com/v1", "api.example.com/v1/", "api.example.com/", "8.8.8.8", "[2606:4700::1111]:443", "bücher.example",
+	}
 	if err := egress.CheckAllowedHosts(good); err != nil {
 		t.Errorf("CheckAllowedHosts: %v", err)
 	}
-	for _, bad := range []string{"", "*", "*.", "https://api.example.com", "a b", "a.com:99999", "a.com:x", "*.8.8.8.8", "127.1",
-		"*.*.com", "a*.com", "user@a.com", "a.com/../x", "a.com/%2e%2e/x", "a.com//x", "a.com/a%2fb", "[::1", "a.com/x;y"} {
+	for _, bad := range []string{
+		"", "*", "*.", "https://api.example.com", "a b", "a.com:99999", "a.com:x", "*.8.8.8.8", "127.1",
+		"*.*.com", "a*.com", "user@a.com", "a.com/../x", "a.com/%2e%2e/x", "a.com//x", "a.com/a%2fb", "[::1", "a.com/x;y",
+	} {
 		err := egress.CheckAllowedHosts([]string{"good.example", bad})
 		if kindOf(t, err) != egress.BadRequest || !strings.Contains(err.Error(), `"`+bad+`"`) {
 			t.Errorf("CheckAllowedHosts(%q): %v, want BadRequest that names it", bad, err)
