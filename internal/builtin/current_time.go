@@ -54,13 +54,9 @@ func (t *currentTime) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 	if err := decode(c.Arguments, &in); err != nil {
 		return errorJSON("%s", messageOf(err)), nil
 	}
-	zone := time.UTC
-	if in.Timezone != "" {
-		var err error
-		// "Local" would tell where the server stands.
-		if zone, err = time.LoadLocation(in.Timezone); err != nil || in.Timezone == "Local" {
-			return errorJSON("unknown time zone %q; use an IANA name such as Europe/Berlin", shorten(in.Timezone)), nil
-		}
+	zone, ok := zoneOf(in.Timezone)
+	if !ok {
+		return errorJSON("unknown time zone %q; use an IANA name such as Europe/Berlin", shorten(in.Timezone)), nil
 	}
 	now := t.clock()
 	local := now.In(zone)
@@ -68,4 +64,16 @@ func (t *currentTime) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		UTC: now.UTC().Format(time.RFC3339), Local: local.Format(time.RFC3339),
 		Timezone: zone.String(), Weekday: local.Weekday().String(),
 	}))}, nil
+}
+
+// zoneOf finds a time zone by its IANA name; no name means UTC. "Local" is none: it would tell where the server stands.
+func zoneOf(name string) (*time.Location, bool) {
+	if name == "" {
+		return time.UTC, true
+	}
+	if name == "Local" {
+		return nil, false
+	}
+	zone, err := time.LoadLocation(name)
+	return zone, err == nil
 }

@@ -124,8 +124,13 @@ func TestCut(t *testing.T) {
 		want string
 		more bool
 	}{
-		{"", 0, "", false}, {"a", 0, "", true}, {"abc", 3, "abc", false}, {"abcd", 3, "abc", true},
-		{"üüü", 3, "üüü", false}, {"üüüü", 3, "üüü", true}, {"🙂🙂", 1, "🙂", true},
+		{"", 0, "", false},
+		{"a", 0, "", true},
+		{"abc", 3, "abc", false},
+		{"abcd", 3, "abc", true},
+		{"üüü", 3, "üüü", false},
+		{"üüüü", 3, "üüü", true},
+		{"🙂🙂", 1, "🙂", true},
 	} {
 		if got, more := cut(tt.in, tt.n); got != tt.want || more != tt.more {
 			t.Errorf("cut(%q, %d) = %q, %t", tt.in, tt.n, got, more)

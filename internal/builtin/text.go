@@ -113,6 +113,7 @@ func transportText(err error, method string) string {
 		if method != http.MethodGet && method != http.MethodHead {
 			return e.Message + "; the request may have been carried out nevertheless"
 		}
+	default: // the message says all
 	}
 	return e.Message
 }
