@@ -55,7 +55,8 @@ func (c *cluster) stop() {
 	c.alive.Close()
 	// The exit status says only that the server was told to quit.
 	_ = c.cmd.Wait()
-	os.RemoveAll(c.folder)
+	// Temporary files: what cannot be removed is the system's to clean.
+	_ = os.RemoveAll(c.folder)
 }
 
 // start makes a data folder and runs a server on a free loopback port.
@@ -134,7 +135,8 @@ func (s server) run(ctx context.Context) (*cluster, error) {
 	}
 	defer theirs.Close()
 
-	cmd := exec.Command("/bin/sh", "-c", keeper, "sh", filepath.Join(s.bin, "postgres"), "-D", s.data(),
+	// The server outlives ctx, which bounds its start only.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", keeper, "sh", filepath.Join(s.bin, "postgres"), "-D", s.data(),
 		"-p", strconv.Itoa(port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 		"-c", "max_connections="+strconv.Itoa(maxConnections), "-c", "shared_buffers=64MB",
@@ -193,8 +195,11 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("free port: %w", err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		return 0, fmt.Errorf("free port: %w", err)
+	}
+	return port, nil
 }
 
 // binaries finds the folder that holds both initdb and postgres: where
@@ -240,7 +245,7 @@ func executable(name string) bool {
 // credential is the user the server runs as: Postgres refuses to run as root.
 func credential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // the caller's own will do
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)

@@ -39,7 +39,7 @@ const adminTimeout = 60 * time.Second
 // shared starts this process's cluster at the first call. The cluster's keeper
 // (see Start) ends it when the process ends, however it ends, so that nothing
 // needs to be called at the end of a test binary.
-var shared = sync.OnceValues(func() (*cluster, error) {
+var shared = sync.OnceValues(func() (*cluster, error) { //nolint:gochecknoglobals // one cluster a process
 	if admin := os.Getenv(EnvURL); admin != "" {
 		return &cluster{url: admin}, nil
 	}
@@ -112,7 +112,8 @@ func admin(adminURL, sql string) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(ctx)
+	// The statement's own result says all; whether the farewell arrives does not matter.
+	defer func() { _ = conn.Close(ctx) }()
 	for {
 		_, err = conn.Exec(ctx, sql)
 		var busy interface{ SQLState() string }

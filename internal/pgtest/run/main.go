@@ -60,7 +60,8 @@ func run(args []string, std stdio) int {
 	}
 	defer stop()
 
-	cmd := exec.Command(args[0], args[1:]...)
+	// The command ends by itself or by a signal; ctx bounds the cluster's start only.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
 	cmd.Env = append(os.Environ(), pgtest.EnvURL+"="+url)
 	if err := cmd.Start(); err != nil {
