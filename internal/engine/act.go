@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	usableCallID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) //nolint:gochecknoglobals // compiled once
-	unusableName = regexp.MustCompile(`[^A-Za-z0-9_-]`)        //nolint:gochecknoglobals // compiled once
+	usableCallID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	unusableName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 )
 
 // callsOf turns what the model wrote into calls that can be stored and sent back: ids are well formed and new in the

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,7 @@ type active struct {
 	id     hob.RunID
 	object hob.Object // for the question who may read it
 	log    *runLog
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the run's life
 	end    context.CancelCauseFunc
 
 	turn atomic.Int64 // known once the run is accepted
@@ -111,7 +112,8 @@ func (a *active) cause() error {
 // lost is told when a commit failed: this process may not write to the run any more.
 func (a *active) lost(err error) {
 	if hob.KindOf(err) != hob.Fenced {
-		a.e.Log.Error("a commit failed; the run will be taken up again", "run", a.id, "error", err)
+		a.e.Log.Error("a commit failed; the run will be taken up again",
+			slog.String("run", string(a.id)), slog.Any("error", err))
 	}
 	a.end(errLost)
 }

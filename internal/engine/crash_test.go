@@ -105,7 +105,8 @@ var crashScripts = map[string]struct {
 	"keyed tool":            {"call: keyed {\"n\":1}\n---\ncall: keyed {\"n\":2}\n---\ntext: done\n", []string{"keyed"}, true},
 	"parallel reads and an exclusive call": {
 		"call: read {\"n\":1}\ncall: once {\"n\":1}\ncall: read {\"n\":2}\ncall: keyed {\"n\":3}\n---\ntext: done\n",
-		[]string{"read", "once", "keyed"}, false,
+		[]string{"read", "once", "keyed"},
+		false,
 	},
 	"failing tool": {"call: fail {}\n---\ntext: it failed\n", []string{"fail"}, false},
 }

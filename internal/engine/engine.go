@@ -64,8 +64,8 @@ type Engine struct {
 	active map[hob.RunID]*active
 	drain  bool
 
-	group sync.WaitGroup // the driving goroutines
-	base  context.Context
+	group sync.WaitGroup  // the driving goroutines
+	base  context.Context //nolint:containedctx // the life of all runs
 	end   context.CancelCauseFunc
 	wake  chan struct{} // asks Serve to claim now
 

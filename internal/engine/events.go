@@ -31,7 +31,7 @@ func (e *Engine) Events(ctx context.Context, by hob.Principal, id hob.RunID, aft
 // reader follows one run for one caller, over the processes and attempts that drive it.
 type reader struct {
 	e     *Engine
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // lives as long as the caller's range
 	by    hob.Principal
 	id    hob.RunID
 	pos   int64
@@ -41,7 +41,7 @@ type reader struct {
 
 // check refuses a run that the caller may not read and a position that no log can have.
 func (r *reader) check() error {
-	last := int64(0)
+	var last int64
 	if a := r.e.find(r.id); a != nil {
 		if err := hob.Can(r.by, hob.ScopeRead, a.object); err != nil {
 			return runNotFound(err)

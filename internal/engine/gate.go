@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 
 	"hob"
@@ -94,7 +95,9 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 func (a *active) call(ctx context.Context, t hob.ToolRunner, c hob.Call) (r hob.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			a.e.Log.Error("a tool met an internal fault", "run", a.id, "tool", c.Name, "fault", v, "stack", string(debug.Stack()))
+			a.e.Log.Error("a tool met an internal fault",
+				slog.String("run", string(a.id)), slog.String("tool", c.Name), slog.Any("fault", v),
+				slog.String("stack", string(debug.Stack())))
 			err = errors.New("the tool met an internal fault")
 		}
 	}()

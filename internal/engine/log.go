@@ -211,7 +211,7 @@ func (l *runLog) take() (hob.RunCommit, bool) {
 	c.Run, c.Epoch, c.Owner, c.Lease = l.run, l.epoch, l.e.Owner, l.e.Limits.Lease
 	l.open = hob.RunCommit{}
 	l.any, l.taken, l.waiting = false, l.written, 0
-	l.handed = time.Now()
+	l.handed = time.Now() //nolint:forbidigo // commits are measured from it
 	if text {
 		l.flushed = l.handed
 	}
@@ -329,7 +329,7 @@ func (l *runLog) opened() {
 	l.tail = nil
 	l.show(events)
 	l.notify()
-	l.busy, l.confirmed = false, time.Now()
+	l.busy, l.confirmed = false, time.Now() //nolint:forbidigo // the lease's age is measured from it
 	l.kick(true)
 }
 

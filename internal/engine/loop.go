@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 
@@ -27,7 +28,9 @@ func (a *active) drive() {
 	a.remember(end)
 	if end.status == hob.Failed {
 		a.e.failed.Add(1)
-		a.e.Log.Warn("a run failed", "run", a.id, "agent", a.run.Agent, "model", a.run.Model, "code", end.code, "error", end.text)
+		a.e.Log.Warn("a run failed",
+			slog.String("run", string(a.id)), slog.String("agent", string(a.run.Agent)), slog.String("model", a.run.Model),
+			slog.String("code", end.code), slog.String("error", end.text))
 	}
 }
 
@@ -35,7 +38,8 @@ func (a *active) drive() {
 func (a *active) guarded() (end ending, ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			a.e.Log.Error("a run met a fault of the server", "run", a.id, "fault", v, "stack", string(debug.Stack()))
+			a.e.Log.Error("a run met a fault of the server",
+				slog.String("run", string(a.id)), slog.Any("fault", v), slog.String("stack", string(debug.Stack())))
 			end, ok = ending{hob.Failed, hob.CodeInternal, "an internal error ended the run; its trace is in the server's log"}, true
 		}
 	}()
@@ -247,7 +251,7 @@ func (a *active) modelFailed(step int, err error) (ending, bool, bool) {
 			code = string(hob.ClassPromptTooLong)
 		}
 	} else {
-		a.e.Log.Error("a model call failed", "run", a.id, "error", err)
+		a.e.Log.Error("a model call failed", slog.String("run", string(a.id)), slog.Any("error", err))
 	}
 	a.run.Steps = step
 	return ending{hob.Failed, code, clean(text)}, true, true

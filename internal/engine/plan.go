@@ -74,7 +74,7 @@ func (e *Engine) resolve(p *plan, o hob.RunOptions, model string) error {
 	if p.settings, err = hob.ParseSettings(p.pin.Agent.Settings); err != nil {
 		return err
 	}
-	p.tuning = o.Tuning.Over(p.settings.Tuning)
+	p.tuning = o.Over(p.settings.Tuning)
 	if o.ReasoningRequested != nil {
 		switch {
 		case !*o.ReasoningRequested:

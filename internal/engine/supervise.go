@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"hob"
@@ -38,14 +39,14 @@ func (e *Engine) Serve(ctx context.Context) {
 			err = e.claim(ctx, false)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("the store cannot be reached for leases; trying again", "error", err)
+			e.Log.Warn("the store cannot be reached for leases; trying again", slog.Any("error", err))
 		}
 	}
 }
 
 // renew extends the leases and hands cancel requests, which may have reached any process, to the runs driven here.
 func (e *Engine) renew(ctx context.Context) error {
-	now := time.Now()
+	now := time.Now() //nolint:forbidigo // the leases' age is measured from it
 	marks, err := e.Store.Renew(ctx, e.Owner, e.Limits.Lease)
 	if err != nil {
 		return err
@@ -91,7 +92,8 @@ func (e *Engine) room() int {
 func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	p, err := e.retake(ctx, c)
 	if p == nil {
-		e.Log.Error("a claimed run cannot be read; it will be tried again", "run", c.Run, "error", err)
+		e.Log.Error("a claimed run cannot be read; it will be tried again",
+			slog.String("run", string(c.Run)), slog.Any("error", err))
 		return
 	}
 	a := e.newActive(p.run, p)
@@ -101,12 +103,12 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 		return
 	}
 	e.recovered.Add(1)
-	e.Log.Info("a run is taken up again", "run", c.Run, "attempt", p.run.Attempt)
+	e.Log.Info("a run is taken up again", slog.String("run", string(c.Run)), slog.Int("attempt", p.run.Attempt))
 	if err == nil {
 		e.launch(a)
 		return
 	}
-	e.Log.Error("a run cannot go on", "run", c.Run, "error", err)
+	e.Log.Error("a run cannot go on", slog.String("run", string(c.Run)), slog.Any("error", err))
 	e.group.Go(func() {
 		defer e.forget(a)
 		a.settlePending("Not executed: the run could not go on after a restart.")
@@ -131,7 +133,8 @@ func (e *Engine) giveBack(id hob.RunID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.base), 5*time.Second)
 	defer cancel()
 	if err := e.Store.Release(ctx, e.Owner, id); err != nil {
-		e.Log.Warn("a lease could not be released; it ends by itself", "run", id, "error", err)
+		e.Log.Warn("a lease could not be released; it ends by itself",
+			slog.String("run", string(id)), slog.Any("error", err))
 		return
 	}
 	select {
