@@ -62,9 +62,10 @@ func plainQuery(b *testing.B, e engine) func() {
 			if err != nil {
 				b.Fatal(err)
 			}
+			defer rows.Close()
 			for rows.Next() {
 			}
-			if err := rows.Close(); err != nil {
+			if err := rows.Err(); err != nil {
 				b.Fatal(err)
 			}
 		}

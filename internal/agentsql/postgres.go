@@ -88,7 +88,7 @@ func (d *postgresDB) look(ctx context.Context) error {
 	if err != nil {
 		return unavailable(err, "the project database cannot be reached")
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer drop(conn)
 	var number string
 	var mayCreate bool
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num'), current_database(), rolsuper, rolsuper OR rolcreaterole

@@ -27,7 +27,7 @@ func (d *postgresDB) Describe(ctx context.Context, g Grant) (Description, error)
 	if err != nil {
 		return out, unavailable(err, "The project database cannot be reached")
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer drop(conn)
 	byName := map[string]*Table{}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		return describeTables(ctx, tx, state, byName)

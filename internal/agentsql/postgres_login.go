@@ -122,7 +122,7 @@ func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, e
 	}
 	err := l.renew(ctx)
 	if ctx.Err() == nil {
-		l.made, l.renewed, l.failure = err == nil, time.Now(), err
+		l.made, l.renewed, l.failure = err == nil, time.Now(), err //nolint:forbidigo // its age is measured above
 	}
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (l *login) renew(ctx context.Context) error {
 	if err != nil {
 		return unavailable(err, "The project database cannot be reached")
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer drop(conn)
 	var state loginState
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		m := maker{tx: tx, l: l}
@@ -324,7 +324,8 @@ func (m maker) grants(ctx context.Context, state loginState) error {
 	var needs []need
 	for _, role := range []string{m.l.reader, m.l.checker} {
 		needs = append(needs, need{
-			"SELECT has_database_privilege($1, current_database(), 'CONNECT')", []any{role},
+			"SELECT has_database_privilege($1, current_database(), 'CONNECT')",
+			[]any{role},
 			"GRANT CONNECT ON DATABASE " + database + " TO " + role, "connecting to the database",
 		})
 		schemas := map[string]bool{}
@@ -333,19 +334,22 @@ func (m maker) grants(ctx context.Context, state loginState) error {
 		}
 		for s := range schemas {
 			needs = append(needs, need{
-				"SELECT has_schema_privilege($1, $2, 'USAGE')", []any{role, s},
+				"SELECT has_schema_privilege($1, $2, 'USAGE')",
+				[]any{role, s},
 				"GRANT USAGE ON SCHEMA " + pgx.Identifier{s}.Sanitize() + " TO " + role, "the use of schema " + s,
 			})
 		}
 	}
 	needs = append(needs, need{
-		"SELECT has_database_privilege($1, current_database(), 'TEMP')", []any{m.l.checker},
+		"SELECT has_database_privilege($1, current_database(), 'TEMP')",
+		[]any{m.l.checker},
 		"GRANT TEMPORARY ON DATABASE " + database + " TO " + m.l.checker, "temporary objects",
 	})
 	for oid, t := range state.tables {
 		name := pgx.Identifier{t.schema, t.name}.Sanitize()
 		needs = append(needs, need{
-			"SELECT has_table_privilege($1, $2::oid, 'SELECT')", []any{m.l.reader, oid},
+			"SELECT has_table_privilege($1, $2::oid, 'SELECT')",
+			[]any{m.l.reader, oid},
 			"GRANT SELECT ON TABLE " + name + " TO " + m.l.reader, "SELECT on " + t.schema + "." + t.name,
 		})
 	}

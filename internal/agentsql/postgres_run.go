@@ -147,7 +147,8 @@ func (l *login) terminate(pid uint32) {
 	if err != nil {
 		return
 	}
-	defer conn.Close(ctx)
+	// Whether the farewell arrives does not matter: the socket is closed.
+	defer func() { _ = conn.Close(ctx) }()
 	// Only a backend of this login: the number may be somebody else's by now.
 	_, _ = conn.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 		WHERE pid = $1 AND usename = $2`, pgx.QueryExecModeExec, pid, l.reader)

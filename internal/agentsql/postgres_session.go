@@ -80,7 +80,7 @@ func (l *login) keep(role string, conn *pgx.Conn) {
 		drop(conn)
 		return
 	}
-	l.idle[role] = append(l.idle[role], idleSession{conn, time.Now()})
+	l.idle[role] = append(l.idle[role], idleSession{conn, time.Now()}) //nolint:forbidigo // dropStale measures its age
 	if l.prune == nil {
 		l.prune = time.AfterFunc(idleFor, l.dropStale)
 	}

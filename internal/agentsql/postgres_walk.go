@@ -175,7 +175,10 @@ func (w walk) relation(v treeValue) error {
 func (w walk) bounded(n *treeNode) error {
 	v, _ := n.get(":funcid")
 	oid, err := v.oid()
-	if err != nil || !w.allow.bounded[oid] {
+	if err != nil {
+		return errUnknown
+	}
+	if !w.allow.bounded[oid] {
 		return nil
 	}
 	args, _ := n.get(":args")

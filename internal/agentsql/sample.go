@@ -39,7 +39,8 @@ func SeedSQLite(path string) error {
 	if err != nil {
 		return fmt.Errorf("sample database: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	// A draft that stays behind does no harm.
+	defer func() { _ = os.RemoveAll(dir) }()
 	draft := filepath.Join(dir, "project.db")
 	if err := writeSample(draft); err != nil {
 		return fmt.Errorf("sample database: %w", err)
@@ -65,7 +66,8 @@ func writeSample(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	_, err = db.Exec("BEGIN;" + sampleSQL("", "INTEGER PRIMARY KEY", "TEXT") + "COMMIT;")
+	// A few kilobytes in a local file: over before anybody would cancel it.
+	_, err = db.ExecContext(context.Background(), "BEGIN;"+sampleSQL("", "INTEGER PRIMARY KEY", "TEXT")+"COMMIT;")
 	return err
 }
 
@@ -76,7 +78,7 @@ func SeedPostgres(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return fmt.Errorf("sample schema: connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer drop(conn)
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Two replicas may start at once.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "hob sample"); err != nil {
@@ -183,11 +185,17 @@ type sampleProduct struct {
 
 func sampleProducts() []sampleProduct {
 	return []sampleProduct{
-		{"MUG-01", "Stoneware mug", "kitchen", 1290, 140}, {"MUG-02", "Enamel mug", "kitchen", 990, 85},
-		{"KET-01", "Pour-over kettle", "kitchen", 5490, 22}, {"GRI-01", "Hand grinder", "kitchen", 7900, 15},
-		{"LMP-01", "Desk lamp", "office", 4450, 31}, {"NBK-01", "Dotted notebook", "office", 890, 300},
-		{"PEN-01", "Fountain pen", "office", 2990, 54}, {"BAG-01", "Canvas bag", "travel", 3900, 47},
-		{"BTL-01", "Steel bottle", "travel", 2490, 120}, {"UMB-01", "Folding umbrella", "travel", 1990, 0},
-		{"BLK-01", "Wool blanket", "home", 6900, 18}, {"CND-01", "Beeswax candle", "home", 1450, 75},
+		{"MUG-01", "Stoneware mug", "kitchen", 1290, 140},
+		{"MUG-02", "Enamel mug", "kitchen", 990, 85},
+		{"KET-01", "Pour-over kettle", "kitchen", 5490, 22},
+		{"GRI-01", "Hand grinder", "kitchen", 7900, 15},
+		{"LMP-01", "Desk lamp", "office", 4450, 31},
+		{"NBK-01", "Dotted notebook", "office", 890, 300},
+		{"PEN-01", "Fountain pen", "office", 2990, 54},
+		{"BAG-01", "Canvas bag", "travel", 3900, 47},
+		{"BTL-01", "Steel bottle", "travel", 2490, 120},
+		{"UMB-01", "Folding umbrella", "travel", 1990, 0},
+		{"BLK-01", "Wool blanket", "home", 6900, 18},
+		{"CND-01", "Beeswax candle", "home", 1450, 75},
 	}
 }

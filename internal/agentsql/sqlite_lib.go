@@ -238,7 +238,7 @@ func (s *sqliteStmt) value(column, limit int) value {
 	case sqlite3.SQLITE_NULL:
 		return nullValue()
 	case sqlite3.SQLITE_INTEGER:
-		return rawValue(fmt.Sprint(int64(sqlite3.Xsqlite3_column_int64(tls, s.p, i))))
+		return rawValue(fmt.Sprint(sqlite3.Xsqlite3_column_int64(tls, s.p, i)))
 	case sqlite3.SQLITE_FLOAT:
 		return floatValue(sqlite3.Xsqlite3_column_double(tls, s.p, i))
 	case sqlite3.SQLITE_BLOB:
@@ -260,7 +260,7 @@ func (s *sqliteStmt) text(column int) string {
 }
 
 func (s *sqliteStmt) int(column int) int64 {
-	return int64(sqlite3.Xsqlite3_column_int64(s.c.tls, s.p, int32(column)))
+	return sqlite3.Xsqlite3_column_int64(s.c.tls, s.p, int32(column))
 }
 
 func copyC(p uintptr, n int) []byte {
