@@ -32,7 +32,7 @@ run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
 	bin/hob serve
 
 test: ## everything, exactly as CI runs it; installs what it needs where it may
-	@.ci/tools gcc postgresql node npm curl
+	@.ci/tools gcc postgresql node npm curl openssl
 	@$(MAKE) --no-print-directory check
 	CGO_ENABLED=1 HOB_TEST_NODE=1 $(WITH_POSTGRES) go test -race -tags node $(TESTFLAGS) ./...
 

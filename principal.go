@@ -91,6 +91,9 @@ func Can(p Principal, s Scope, o Object) error {
 	if !visible(p, o) {
 		return Absent(o.Kind)
 	}
+	if p.Agent != "" && o.Kind == ToolObject && s != ScopeRead {
+		return Errorf(Forbidden, "your key is bound to one agent; tools belong to the whole workspace").WithCode("key_bound")
+	}
 	if !p.Has(s) {
 		return Errorf(Forbidden, "this needs the scope %q, which your key or role does not have", s).WithCode("scope_missing")
 	}

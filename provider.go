@@ -70,13 +70,14 @@ type ErrorClass string
 
 // The classes.
 const (
-	ClassRateLimit     ErrorClass = "rate_limit"      // 429 after retries
-	ClassModelError    ErrorClass = "model_error"     // 5xx, resets, time-outs after retries
-	ClassPromptTooLong ErrorClass = "prompt_too_long" // the prompt exceeds the model's window
-	ClassUnauthorized  ErrorClass = "unauthorized"    // key missing, wrong or without right
-	ClassBadRequest    ErrorClass = "bad_request"     // the provider refused the request
-	ClassCut           ErrorClass = "cut"             // the stream broke after its first delta
-	ClassCancelled     ErrorClass = "cancelled"       // the caller's context ended
+	ClassRateLimit     ErrorClass = "rate_limit"       // 429 after retries
+	ClassModelError    ErrorClass = "model_error"      // 5xx, resets, time-outs after retries
+	ClassPromptTooLong ErrorClass = "prompt_too_long"  // the prompt exceeds the model's window
+	ClassUnauthorized  ErrorClass = "unauthorized"     // key missing, wrong or without right
+	ClassBadRequest    ErrorClass = "bad_request"      // the provider refused the request
+	ClassCut           ErrorClass = "cut"              // the stream broke after its first delta
+	ClassCancelled     ErrorClass = "cancelled"        // the caller's context ended
+	ClassTooLarge      ErrorClass = "answer_too_large" // the answer is longer than the engine takes
 )
 
 // ProviderError is how a model call fails.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"hob"
 	"hob/internal/agentsql"
 	"hob/internal/builtin"
 	"hob/internal/config"
@@ -45,6 +47,9 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (_ *parts, err
 		}
 	}()
 	if p.guard, err = p.openGuard(c, log); err != nil {
+		return nil, err
+	}
+	if err := keyLost(c); err != nil {
 		return nil, err
 	}
 	if p.box, err = seal.Open(filepath.Join(c.Data, sealKeyFile), string(c.SealKey)); err != nil {
@@ -193,3 +198,18 @@ func (p *parts) defaultModel() (model, warning string) {
 }
 
 var _ builtin.Database = projectDatabase{}
+
+// keyLost tells of a database whose seal key is gone, before a new one is made that could not open anything in it.
+func keyLost(c config.Config) error {
+	if c.SealKey != "" || c.Database != "" {
+		return nil
+	}
+	key, database := filepath.Join(c.Data, sealKeyFile), filepath.Join(c.Data, store.FileName)
+	_, keyErr := os.Stat(key)
+	_, dbErr := os.Stat(database)
+	if !errors.Is(keyErr, fs.ErrNotExist) || dbErr != nil {
+		return nil
+	}
+	return hob.Errorf(hob.Invalid, "the seal key %s is missing, and the secrets in %s cannot be opened without it; "+
+		"put it back from your backup, or set HOB_SEAL_KEY", key, database)
+}

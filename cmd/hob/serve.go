@@ -21,6 +21,7 @@ import (
 	"hob/internal/api"
 	"hob/internal/config"
 	"hob/internal/engine"
+	"hob/internal/provider"
 	"hob/internal/store"
 )
 
@@ -163,6 +164,11 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s.conns, limits.Streams = bounds(openFiles(), api.DefaultConnLimits(), limits.Streams)
 	s.http = api.Server(c.Addr, api.New(api.Config{
 		Store: p.store, Engine: s.engine, Builtins: p.tools.Rows,
+		CheckTool: p.tools.CheckTool,
+		CheckScript: func(source string) error {
+			_, err := provider.ParseScript(source)
+			return err
+		},
 		CheckAssignment: func(ctx context.Context, a hob.Assignment, row *hob.Tool) (string, error) {
 			if row != nil {
 				return p.tools.CheckCustomAssignment(*row, a.ConfigOverride)

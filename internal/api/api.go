@@ -84,6 +84,10 @@ type Config struct {
 	CheckAssignment func(ctx context.Context, a hob.Assignment, row *hob.Tool) (warning string, err error)
 	// CheckURL judges the address of a tool by the rules for outgoing calls; its error says what would allow it.
 	CheckURL func(address string) error
+	// CheckTool judges a whole custom tool beyond what the API checks itself; its error is Invalid. Header values that are
+	// kept and not known here stand as "x".
+	CheckTool func(t hob.Tool) error
+
 	// CheckScript judges an agent's settings.script; its error is Invalid, and names the line and what mends it.
 	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.

@@ -200,7 +200,12 @@ func (a *authenticator) user(token string) (hob.Principal, time.Time, error) {
 		return hob.Principal{}, time.Time{}, unauthorized("Invalid token: no such key", "invalid_token")
 	}
 	var claims jwt.RegisteredClaims
-	_, err := a.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return a.secret, nil })
+	_, err := a.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
+		if _, ok := t.Header["crit"]; ok { // asks for extensions that must be understood; there are none
+			return nil, jwt.ErrTokenUnverifiable
+		}
+		return a.secret, nil
+	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return hob.Principal{}, time.Time{}, unauthorized("Token has expired", "token_expired")

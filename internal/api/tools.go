@@ -125,6 +125,9 @@ func createTool(c *call) error {
 	if err := c.checkConfig(t.Config); err != nil {
 		return err
 	}
+	if err := c.checkWhole(t); err != nil {
+		return err
+	}
 	if t, err = c.s.Store.CreateTool(c.Context(), c.by, t); err != nil {
 		return err
 	}
@@ -169,6 +172,9 @@ func updateTool(c *call) error {
 		}
 		p.Config = &config
 	}
+	if err := c.checkWhole(patched(old, p)); err != nil {
+		return err
+	}
 	t, err := c.s.Store.UpdateTool(c.Context(), c.by, id, p)
 	if err != nil {
 		return err
@@ -178,6 +184,38 @@ func updateTool(c *call) error {
 		warnings = append(warnings, clearedHeaders(*p.Config, t.Config)...)
 	}
 	return c.reply(http.StatusOK, asAnswer(t, warnings))
+}
+
+// patched is the tool as it will be.
+func patched(t hob.Tool, p hob.ToolPatch) hob.Tool {
+	if p.Name != nil {
+		t.Name = *p.Name
+	}
+	if p.Description != nil {
+		t.Description = *p.Description
+	}
+	if len(p.InputSchema) > 0 {
+		t.InputSchema = p.InputSchema
+	}
+	if p.Config != nil {
+		t.Config = *p.Config
+	}
+	return t
+}
+
+func (c *call) checkWhole(t hob.Tool) error {
+	if c.s.CheckTool == nil {
+		return nil
+	}
+	headers := make(map[string]hob.Secret, len(t.Config.Headers))
+	for name, value := range t.Config.Headers {
+		if value == hob.Mask {
+			value = "x"
+		}
+		headers[name] = value
+	}
+	t.Config.Headers = headers
+	return c.s.CheckTool(t)
 }
 
 // clearedHeaders names the headers whose stored values did not go along to a new address.

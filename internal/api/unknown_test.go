@@ -94,11 +94,11 @@ func TestMissingFields_NameWhatWasSentInstead(t *testing.T) {
 		{"POST", agent + "/run/stream", `{"input":"hi"}`, `message is required; unknown: "input"`},
 		{"POST", agent + "/run", `{}`, `message is required`},
 		{"POST", agent + "/run", `{"message":"","mesage":"hi"}`, `message is required`},
-		{"POST", "/api/agents", `{"nmae":"a"}`, `Name is required; unknown: "nmae"`},
+		{"POST", "/api/agents", `{"naem":"a"}`, `Name is required; unknown: "naem"`},
 		{"PATCH", agent, `{"d":1,"a":1,"c":1,"b":1,"e":1}`, `No valid fields to update; unknown: "a", "b", "c" and 2 more`},
 		{"POST", agent + "/tools", `{"tool":"clock"}`, `tool_name is required; unknown: "tool"`},
-		{"POST", "/api/tools", `{"nmae":"a"}`, `name, description, type, and input_schema are required; unknown: "nmae"`},
-		{"POST", "/api/keys", `{"nmae":"a"}`, `name is required: text of at most 255 bytes; unknown: "nmae"`},
+		{"POST", "/api/tools", `{"naem":"a"}`, `name, description, type, and input_schema are required; unknown: "naem"`},
+		{"POST", "/api/keys", `{"naem":"a"}`, `name is required: text of at most 255 bytes; unknown: "naem"`},
 		{"POST", "/api/agents/runs/run_000000000000/approve", `{"aproved":true}`, `Request body must include 'approved' (boolean); unknown: "aproved"`},
 	} {
 		if f := wantFault(t, w.do(ask{c.method, c.path, w.service, c.body, nil}), 400, c.want); f.Error != c.want {

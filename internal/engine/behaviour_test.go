@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -458,5 +460,105 @@ func TestHistory_TurnsThatOverlapAreNotLost(t *testing.T) {
 	got := reqs[len(reqs)-1].Messages
 	if diff := cmp.Diff(want.Messages(), got[:len(got)-1]); diff != "" {
 		t.Fatalf("-stored +sent:\n%s", diff)
+	}
+}
+
+// deafStore loses every write and every release while it is deaf, as a full disk or an unreachable database does.
+type deafStore struct {
+	hob.Store
+	deaf atomic.Bool
+}
+
+var errDeaf = errors.New("the store cannot be reached")
+
+func (s *deafStore) Commit(ctx context.Context, c hob.RunCommit) error {
+	if s.deaf.Load() {
+		return errDeaf
+	}
+	return s.Store.Commit(ctx, c)
+}
+
+func (s *deafStore) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
+	if s.deaf.Load() {
+		return errDeaf
+	}
+	return s.Store.Release(ctx, owner, runs...)
+}
+
+func TestLease_ARunWhoseCommitAndReleaseFailedGoesOnWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ntext: done\n"}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 9)
+	w.limits.Lease = 300 * time.Millisecond // renewed ten times while the store is deaf: the lease does not end by itself
+	s := &deafStore{Store: w.store}
+	w.begin(func(hob.Store) hob.Store { return s })
+	run := w.start("go", hob.RunOptions{})
+	w.toolCame()
+	s.deaf.Store(true)
+	close(w.tools.hold)
+	waitUntil(t, func() bool { return w.engine.Stats().Active == 0 })
+	time.Sleep(time.Second)
+	s.deaf.Store(false)
+	waitUntil(t, func() bool { return final(w, run.ID) })
+	if got := w.wait(run.ID); got.Status != hob.Completed || got.Attempt < 2 {
+		t.Fatalf("%s after attempt %d", got.Status, got.Attempt)
+	}
+}
+
+func TestReaders_SilenceIsToldToThoseWhoseRunIsDrivenElsewhere(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, engine.Limits{})
+	run := w.start("go", hob.RunOptions{})
+	w.toolCame()
+	other := engine.New(engine.Config{Store: w.store, Models: w.models})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	told := 0
+	for batch, err := range other.Events(ctx, w.by, run.ID, 0, 300*time.Millisecond) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			if told++; told == 2 {
+				close(w.tools.hold)
+			}
+		}
+	}
+	if told < 2 || !final(w, run.ID) {
+		t.Fatalf("silence was told %d times", told)
+	}
+}
+
+func TestModel_AnAnswerWithoutEndIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "chunks: 100\ntext: " + strings.Repeat("0123456789", 1000) + "\n"})
+	w.limits.AnswerBytes = 2000
+	w.begin(nil)
+	run := w.wait(w.start("go", hob.RunOptions{}).ID)
+	if run.Status != hob.Failed || run.Code != string(hob.ClassTooLarge) || len(run.Content) > 2200 {
+		t.Fatalf("%s (%s) with %d bytes", run.Status, run.Code, len(run.Content))
+	}
+	w.valid(run)
+}
+
+func TestUsage_CountsThatCannotBeAreEstimated(t *testing.T) {
+	t.Parallel()
+	for _, absurd := range []hob.Usage{
+		{PromptTokens: math.MaxInt64, CompletionTokens: math.MaxInt64, TotalTokens: -2},
+		{PromptTokens: -5, CompletionTokens: 3}, {PromptTokens: 1e12, CompletionTokens: 1, TotalTokens: 1e12 + 1},
+	} {
+		w := newWorld(t, map[string]any{})
+		w.models = func(string) (hob.Model, error) {
+			return hob.Model{Name: "test", Model: "m", Provider: streamFunc(func(context.Context, hob.Request) iter.Seq2[hob.Delta, error] {
+				return func(yield func(hob.Delta, error) bool) {
+					_ = yield(hob.Delta{Text: "hello there"}, nil) && yield(hob.Delta{Finish: hob.FinishStop, Usage: &absurd}, nil)
+				}
+			})}, nil
+		}
+		w.begin(nil)
+		run := w.wait(w.start("four score", hob.RunOptions{}).ID)
+		if want := (hob.Usage{PromptTokens: 2, CompletionTokens: 3, TotalTokens: 5}); run.Usage != want {
+			t.Errorf("%+v was booked as %+v", absurd, run.Usage)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type Limits struct {
 	Attempts     int           // processes that may try a run before it is parked as failed
 	HistoryChars int           // characters of earlier turns that are sent to the model, where the window is unknown
 	TailBytes    int           // events of an active run kept in memory for its readers
+	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
 	Recoveries   int           // continuations of cut answers per run
 }
 
@@ -39,6 +40,7 @@ func DefaultLimits() Limits {
 		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
 		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
 		HistoryChars: 400_000, TailBytes: 256 << 10, Recoveries: 3,
+		AnswerBytes: 2 << 20,
 	}
 }
 
@@ -63,6 +65,8 @@ type Engine struct {
 	mu     sync.Mutex
 	active map[hob.RunID]*active
 	drain  bool
+	// orphans are runs whose lease is ours but which nobody drives: their release failed and is tried again.
+	orphans map[hob.RunID]bool
 
 	group sync.WaitGroup  // the driving goroutines
 	base  context.Context //nolint:containedctx // the life of all runs
@@ -88,6 +92,7 @@ func New(c Config) *Engine {
 	fill(&c.Limits.HistoryChars, d.HistoryChars)
 	fill(&c.Limits.TailBytes, d.TailBytes)
 	fill(&c.Limits.Recoveries, d.Recoveries)
+	fill(&c.Limits.AnswerBytes, d.AnswerBytes)
 	if c.Clock == nil {
 		c.Clock = hob.SystemClock
 	}
@@ -97,7 +102,7 @@ func New(c Config) *Engine {
 	if c.Owner == "" {
 		c.Owner = "engine-" + hob.RandomHex(6)
 	}
-	e := &Engine{Config: c, active: map[hob.RunID]*active{}, wake: make(chan struct{}, 1)}
+	e := &Engine{Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}, wake: make(chan struct{}, 1)}
 	e.base, e.end = context.WithCancelCause(context.Background())
 	return e
 }
@@ -236,8 +241,10 @@ func overloaded(text, code string) error {
 // launch drives an admitted run in a goroutine of its own, which is the only one to touch the run.
 func (e *Engine) launch(a *active) {
 	e.group.Go(func() {
-		defer e.forget(a)
-		a.drive()
+		ours := a.drive()
+		if e.forget(a); !ours {
+			e.giveBack(a.id)
+		}
 	})
 }
 

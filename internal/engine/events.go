@@ -18,7 +18,7 @@ const (
 // while it ranges. Errors: NotFound, Invalid (invalid_event_id) for a position behind the end, the context's.
 func (e *Engine) Events(ctx context.Context, by hob.Principal, id hob.RunID, after int64, idle time.Duration) iter.Seq2[[]hob.Event, error] {
 	return func(yield func([]hob.Event, error) bool) {
-		r := reader{e: e, ctx: ctx, by: by, id: id, pos: after, idle: idle, yield: yield}
+		r := reader{e: e, ctx: ctx, by: by, id: id, pos: after, idle: idle, yield: yield, spoke: e.Clock()}
 		if err := r.check(); err != nil {
 			yield(nil, err)
 			return
@@ -36,6 +36,7 @@ type reader struct {
 	id    hob.RunID
 	pos   int64
 	idle  time.Duration
+	spoke time.Time // when the caller last got something
 	yield func([]hob.Event, error) bool
 }
 
@@ -111,7 +112,7 @@ func (r *reader) ended() (over, ok bool) {
 }
 
 func (r *reader) give(events []hob.Event) bool {
-	r.pos = events[len(events)-1].Seq
+	r.pos, r.spoke = events[len(events)-1].Seq, r.e.Clock()
 	return r.yield(events, nil)
 }
 
@@ -156,11 +157,12 @@ func (r *reader) behind() (over, ok bool) {
 	return events[len(events)-1].Type == hob.EventComplete, r.give(events)
 }
 
-// wait returns true at a wake-up or after most, false when the caller is gone. Silence is told meanwhile.
+// wait returns true at a wake-up or after most, false when the caller is gone. Silence is told meanwhile, counted from
+// what the caller got last.
 func (r *reader) wait(wake chan struct{}, most time.Duration) bool {
 	var idle, end <-chan time.Time
 	if r.idle > 0 {
-		t := time.NewTimer(r.idle)
+		t := time.NewTimer(r.idle - time.Since(r.spoke))
 		defer t.Stop()
 		idle = t.C
 	}
@@ -175,6 +177,7 @@ func (r *reader) wait(wake chan struct{}, most time.Duration) bool {
 	case <-end:
 		return true
 	case <-idle:
+		r.spoke = r.e.Clock()
 		return r.yield(nil, nil)
 	case <-r.ctx.Done():
 		r.yield(nil, r.ctx.Err())

@@ -11,18 +11,20 @@ import (
 	"hob"
 )
 
-// drive takes the run from where its stored state is to its end, or as far as this process may. Everything else in this
-// package is a detail of it.
-func (a *active) drive() {
+// drive takes the run from where its stored state is to its end, or as far as this process may: false says that the run
+// is stored without an end and goes on elsewhere. Everything else in this package is a detail of it.
+func (a *active) drive() bool {
 	end, ok := a.guarded()
 	if !ok {
-		a.handBack()
-		return
+		if errors.Is(a.cause(), errNotAccepted) {
+			return true
+		}
+		_ = a.log.sync() // what was written before is still ours, where it can be stored at all
+		return false
 	}
 	a.conclude(end)
 	if err := a.log.sync(); err != nil {
-		a.handBack()
-		return
+		return errors.Is(a.cause(), errNotAccepted)
 	}
 	a.e.finished.Add(1)
 	a.remember(end)
@@ -32,6 +34,7 @@ func (a *active) drive() {
 			slog.String("run", string(a.id)), slog.String("agent", string(a.run.Agent)), slog.String("model", a.run.Model),
 			slog.String("code", end.code), slog.String("error", end.text))
 	}
+	return true
 }
 
 // guarded is loop behind a recover: a fault of ours fails this run, not the server.
@@ -247,8 +250,8 @@ func (a *active) modelFailed(step int, err error) (ending, bool, bool) {
 	var pe *hob.ProviderError
 	if errors.As(err, &pe) {
 		text = pe.Message
-		if pe.Class == hob.ClassPromptTooLong {
-			code = string(hob.ClassPromptTooLong)
+		if pe.Class == hob.ClassPromptTooLong || pe.Class == hob.ClassTooLarge {
+			code = string(pe.Class)
 		}
 	} else {
 		a.e.Log.Error("a model call failed", slog.String("run", string(a.id)), slog.Any("error", err))
@@ -320,6 +323,10 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 		if len(d.Artefact) > 0 {
 			ans.artefact = d.Artefact
 		}
+		if most := a.e.Limits.AnswerBytes; ans.text.Len()+ans.reasoning.Len() > most {
+			a.spend(step, req, ans)
+			return &hob.ProviderError{Class: hob.ClassTooLarge, Message: fmt.Sprintf("the model's answer is longer than %d bytes", most)}
+		}
 		if d.Finish != "" {
 			ans.finish, ans.usage, ans.model = d.Finish, d.Usage, d.Model
 		}
@@ -340,24 +347,12 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 // token.
 func (a *active) spend(step int, req hob.Request, ans *answer) {
 	u, estimated := hob.Usage{}, false
-	if ans.usage != nil && ans.usage.PromptTokens >= 0 && ans.usage.CompletionTokens >= 0 &&
-		ans.usage.PromptTokens+ans.usage.CompletionTokens < 1<<40 {
+	if ans.usage != nil && plausible(*ans.usage) {
 		u = *ans.usage
-		if u.TotalTokens < u.PromptTokens+u.CompletionTokens {
-			u.TotalTokens = u.PromptTokens + u.CompletionTokens
-		}
+		u.TotalTokens = max(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
 	} else {
 		estimated = true
-		chars := len(req.System)
-		for _, m := range req.Messages {
-			chars += len(m.Text())
-			for _, c := range m.Calls {
-				chars += len(c.Name) + len(c.Arguments)
-			}
-		}
-		u.PromptTokens = int64(chars / 4)
-		u.CompletionTokens = int64((ans.text.Len() + ans.reasoning.Len() + 3) / 4)
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
+		u = estimate(req, ans)
 	}
 	ans.usage = nil
 	a.run.Usage = a.run.Usage.Add(u)
@@ -368,6 +363,29 @@ func (a *active) spend(step int, req hob.Request, ans *answer) {
 	a.log.note(func(b *batch) {
 		b.usage(hob.UsageEntry{Component: "run", Model: model, Step: step, Usage: u, Estimated: estimated})
 	})
+}
+
+// maxTokens is more than any one model call can use; counts beyond it are not believed.
+const maxTokens = 100_000_000
+
+func plausible(u hob.Usage) bool {
+	for _, n := range []int64{u.PromptTokens, u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens} {
+		if n < 0 || n > maxTokens {
+			return false
+		}
+	}
+	return true
+}
+
+// estimate counts four characters a token.
+func estimate(req hob.Request, ans *answer) hob.Usage {
+	chars := len(req.System)
+	for _, m := range req.Messages {
+		chars += m.Chars()
+	}
+	u := hob.Usage{PromptTokens: int64(chars / 4), CompletionTokens: int64((ans.text.Len() + ans.reasoning.Len() + 3) / 4)}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
 }
 
 // record puts the answer into the history. Calls are planned with the same commit.
@@ -454,14 +472,4 @@ func (a *active) completeEvent(h hob.EventHead, end ending) any {
 		c.ToolCalls = append(c.ToolCalls, s.Record())
 	}
 	return c
-}
-
-// handBack gives the run up without an end: another process, or this one, takes it up again from its stored state.
-func (a *active) handBack() {
-	cause := a.cause()
-	if errors.Is(cause, errNotAccepted) {
-		return
-	}
-	_ = a.log.sync() // what was written before is still ours, where it can be stored at all
-	a.e.giveBack(a.id)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"hob"
@@ -34,6 +36,7 @@ func (e *Engine) Serve(ctx context.Context) {
 		case <-renew.C:
 			err = e.renew(ctx)
 		case <-look.C:
+			e.releaseOrphans(ctx)
 			err = e.claim(ctx, false)
 		case <-e.wake:
 			err = e.claim(ctx, false)
@@ -55,6 +58,8 @@ func (e *Engine) renew(ctx context.Context) error {
 	for id, code := range marks {
 		if a := e.find(id); a != nil {
 			a.stop(marked(code))
+		} else {
+			e.orphan(id) // leased to us and driven by nobody: whoever takes it up ends it
 		}
 	}
 	return nil
@@ -94,12 +99,13 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	if p == nil {
 		e.Log.Error("a claimed run cannot be read; it will be tried again",
 			slog.String("run", string(c.Run)), slog.Any("error", err))
+		e.orphan(c.Run)
 		return
 	}
 	a := e.newActive(p.run, p)
 	if err := e.admit(a); err != nil {
 		a.close()
-		_ = e.Store.Release(ctx, e.Owner, c.Run)
+		e.orphan(c.Run)
 		return
 	}
 	e.recovered.Add(1)
@@ -110,11 +116,11 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	}
 	e.Log.Error("a run cannot go on", slog.String("run", string(c.Run)), slog.Any("error", err))
 	e.group.Go(func() {
-		defer e.forget(a)
 		a.settlePending("Not executed: the run could not go on after a restart.")
 		a.conclude(ending{hob.Failed, hob.CodeInternal, "the run cannot go on after a restart: " + reason(err)})
-		if a.log.sync() != nil {
-			a.handBack()
+		ended := a.log.sync() == nil
+		if e.forget(a); !ended {
+			e.giveBack(a.id)
 		}
 	})
 }
@@ -128,18 +134,40 @@ func reason(err error) string {
 	return "an internal error; its cause is in the server's log"
 }
 
-// giveBack ends our lease on a run that we do not drive any more, so that it is taken up again at once.
+// giveBack ends our lease on a run that we do not drive any more, so that it is taken up again at once. Where the store
+// cannot be reached it is tried again: a lease that is renewed with all others would never end.
 func (e *Engine) giveBack(id hob.RunID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.base), 5*time.Second)
 	defer cancel()
-	if err := e.Store.Release(ctx, e.Owner, id); err != nil {
-		e.Log.Warn("a lease could not be released; it ends by itself",
-			slog.String("run", string(id)), slog.Any("error", err))
-		return
-	}
+	e.orphan(id)
+	e.releaseOrphans(ctx)
 	select {
 	case e.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (e *Engine) orphan(id hob.RunID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.orphans[id] = true
+}
+
+// releaseOrphans ends the leases of runs that nobody drives. Those whose release fails are kept for the next time.
+func (e *Engine) releaseOrphans(ctx context.Context) {
+	e.mu.Lock()
+	ids := slices.Collect(maps.Keys(e.orphans))
+	e.mu.Unlock()
+	for _, id := range ids {
+		if e.find(id) == nil {
+			if err := e.Store.Release(ctx, e.Owner, id); err != nil {
+				e.Log.Warn("a lease could not be released; trying again", slog.String("run", string(id)), slog.Any("error", err))
+				return
+			}
+		}
+		e.mu.Lock()
+		delete(e.orphans, id)
+		e.mu.Unlock()
 	}
 }
 

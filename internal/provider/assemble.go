@@ -14,7 +14,6 @@ const MaxCallBytes = 4 << 20
 
 var (
 	errMalformed    = errors.New("the stream holds an event that is no valid JSON")
-	errNamelessCall = errors.New("the model asked for a tool without naming it")
 	errCallsTooLong = errors.New("the answer's tool calls exceed 4 MiB")
 	errNoAnswer     = errors.New("the provider ended the stream without an answer")
 )
@@ -243,12 +242,9 @@ func (a *assembler) done() ([]*hob.ModelCall, error) {
 	out := make([]*hob.ModelCall, 0, len(a.calls))
 	for _, c := range a.calls {
 		args := c.arguments()
-		if c.name == "" {
-			if args == "" {
-				continue // a piece that never became a call
-			}
-			return nil, errNamelessCall
-		}
+		if c.name == "" && args == "" {
+			continue // a piece that never became a call
+		} // one without a name is passed on: whoever asked answers it, and the others are not lost
 		out = append(out, &hob.ModelCall{
 			ID: strings.ToValidUTF8(c.id, ""), Name: c.name, Arguments: strings.ToValidUTF8(args, "\uFFFD"),
 		})

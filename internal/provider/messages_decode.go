@@ -210,9 +210,6 @@ func (d *messagesDecoder) stop(index int) error {
 	delete(d.blocks, index)
 	switch b.kind {
 	case "tool_use":
-		if b.name == "" {
-			return errNamelessCall
-		}
 		args := string(b.input)
 		if args == "" && present(b.first) {
 			args = string(b.first)

@@ -41,6 +41,7 @@ type batcher struct {
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
+	failing                 atomic.Bool // the last transaction that wrote could not be stored
 }
 
 // session is the writer's connection.
@@ -221,6 +222,12 @@ func (b *batcher) carryOut(batch []*job) {
 			b.together(batch[i : i+1])
 		}
 	}
+	for _, j := range batch {
+		if full(j.err) {
+			b.failing.Store(true)
+			j.err = unavailable(j.err)
+		}
+	}
 }
 
 // together runs the batch in one transaction. false: one of them failed in a way that may have left something behind, so
@@ -255,7 +262,20 @@ func (b *batcher) together(batch []*job) bool {
 		return true
 	}
 	b.commits.Add(1)
+	b.failing.Store(false)
 	return true
+}
+
+// probe says whether writes can be stored: it tries one where the last could not be.
+func (b *batcher) probe(ctx context.Context) error {
+	if !b.failing.Load() {
+		return nil
+	}
+	return b.write(ctx, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO meta (name, value) VALUES ('probe', ?)
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, hob.RandomHex(16))
+		return err
+	})
 }
 
 // begin opens the transaction; should one be open, which only a failed rollback could leave, it is ended first.

@@ -40,6 +40,12 @@ func sqliteDialect() *dialect {
 	}
 }
 
+// full says whether a write failed because the disk is full or does not work: nothing the caller could mend.
+func full(err error) bool {
+	code := sqliteCode(err) & 0xff
+	return code == sqlite3.SQLITE_FULL || code == sqlite3.SQLITE_IOERR
+}
+
 func sqliteCode(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -74,7 +80,9 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 	b := newBatcher(&prepared{d: d, conn: conn, stmts: map[string]*sql.Stmt{}})
 	pool := &preparedPool{d: d, db: readers}
 	return &engine{
-		reads: pool, write: b.write, migrate: b.write, ping: readers.PingContext, stats: b.stats,
+		reads: pool, write: b.write, migrate: b.write, ping: func(ctx context.Context) error {
+			return errors.Join(readers.PingContext(ctx), b.probe(ctx))
+		}, stats: b.stats,
 		close: func() error {
 			return errors.Join(b.close(), pool.close(), readers.Close(), writers.Close())
 		},
