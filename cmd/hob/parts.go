@@ -205,11 +205,15 @@ func keyLost(c config.Config) error {
 		return nil
 	}
 	key, database := filepath.Join(c.Data, sealKeyFile), filepath.Join(c.Data, store.FileName)
-	_, keyErr := os.Stat(key)
-	_, dbErr := os.Stat(database)
-	if !errors.Is(keyErr, fs.ErrNotExist) || dbErr != nil {
+	if exists(key) || !exists(database) {
 		return nil
 	}
 	return hob.Errorf(hob.Invalid, "the seal key %s is missing, and the secrets in %s cannot be opened without it; "+
 		"put it back from your backup, or set HOB_SEAL_KEY", key, database)
+}
+
+// exists says whether there is something at a path; what cannot be looked at counts as there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -142,8 +142,11 @@ func TestPages_TheIndexSaysWhichModelThereIs(t *testing.T) {
 		with, without  []string
 	}{
 		"connected": {"gpt-4.1", "", []string{"<code>gpt-4.1</code>"}, []string{"Only the demo"}},
-		"a demo": {"scripted/demo", "nothing <is> connected; set OPENAI_API_KEY",
-			[]string{"Only the demo", "Nothing &lt;is&gt; connected; set OPENAI_API_KEY."}, nil},
+		"a demo": {
+			"scripted/demo", "nothing <is> connected; set OPENAI_API_KEY",
+			[]string{"Only the demo", "Nothing &lt;is&gt; connected; set OPENAI_API_KEY."},
+			nil,
+		},
 		"not known": {"", "", []string{"hob chat demo"}, []string{"<dt>Model</dt>"}},
 	} {
 		w := begin(t, func(cfg *api.Config) {

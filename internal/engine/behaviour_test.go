@@ -545,7 +545,8 @@ func TestUsage_CountsThatCannotBeAreEstimated(t *testing.T) {
 	t.Parallel()
 	for _, absurd := range []hob.Usage{
 		{PromptTokens: math.MaxInt64, CompletionTokens: math.MaxInt64, TotalTokens: -2},
-		{PromptTokens: -5, CompletionTokens: 3}, {PromptTokens: 1e12, CompletionTokens: 1, TotalTokens: 1e12 + 1},
+		{PromptTokens: -5, CompletionTokens: 3},
+		{PromptTokens: 1e12, CompletionTokens: 1, TotalTokens: 1e12 + 1},
 	} {
 		w := newWorld(t, map[string]any{})
 		w.models = func(string) (hob.Model, error) {
