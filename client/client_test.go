@@ -170,11 +170,11 @@ func exerciseTools(ctx context.Context, t *testing.T, c *client.Client, agent ho
 
 func exerciseRuns(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID) {
 	t.Helper()
-	r := must[client.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"}))
+	r := must[hob.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"}))
 	if r.Status != hob.Completed || r.Content != "Hello there" {
 		t.Errorf("the result is %+v", r)
 	}
-	if again := must[client.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"})); again.RunID != r.RunID {
+	if again := must[hob.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi", IdempotencyKey: "k"})); again.RunID != r.RunID {
 		t.Errorf("the repeated run is %s, not %s", again.RunID, r.RunID)
 	}
 	var streamed, read []hob.Event
@@ -205,21 +205,21 @@ func exerciseRuns(ctx context.Context, t *testing.T, c *client.Client, agent hob
 	for _, err := range c.Events(ctx, start.Run, 1000) {
 		wantKind(t, err, hob.Invalid)
 	}
-	rec := must[client.RunRecord](t)(c.RunRecord(ctx, start.Run))
+	rec := must[hob.RunRecord](t)(c.RunRecord(ctx, start.Run))
 	if rec.SessionID != r.SessionID || rec.InputMessages[0].Content != "again" {
 		t.Errorf("the record is %+v", rec)
 	}
 	if status := must[string](t)(c.Cancel(ctx, start.Run)); status != "completed" {
 		t.Errorf("cancelling says %q", status)
 	}
-	if got := must[[]client.Approval](t)(c.Approvals(ctx, start.Run)); len(got) != 0 {
+	if got := must[[]hob.Approval](t)(c.Approvals(ctx, start.Run)); len(got) != 0 {
 		t.Errorf("approvals: %+v", got)
 	}
 	wantKind(t, c.Approve(ctx, start.Run, client.Decision{Approved: true}), hob.NotFound)
 	exerciseSessions(ctx, t, c, agent, r)
 }
 
-func exerciseSessions(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID, r client.RunResult) {
+func exerciseSessions(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID, r hob.RunResult) {
 	t.Helper()
 	two := int64(2)
 	q := client.SessionQuery{Search: "hi", MinRuns: &two, MaxRuns: &two, CreatedAfter: time.Now().Add(-time.Hour), CreatedBefore: time.Now().Add(time.Hour)}
@@ -235,7 +235,7 @@ func exerciseSessions(ctx context.Context, t *testing.T, c *client.Client, agent
 	if got := must[[]client.Message](t)(c.Messages(ctx, r.SessionID, 1)); len(got) != 2 {
 		t.Errorf("messages of one run: %+v", got)
 	}
-	if got := must[[]client.RunRecord](t)(c.SessionRuns(ctx, r.SessionID, client.Page{Limit: 1, Offset: 1})); len(got) != 1 || got[0].InputMessages[0].Content != "again" {
+	if got := must[[]hob.RunRecord](t)(c.SessionRuns(ctx, r.SessionID, client.Page{Limit: 1, Offset: 1})); len(got) != 1 || got[0].InputMessages[0].Content != "again" {
 		t.Errorf("runs: %+v", got)
 	}
 	if got := must[[]json.RawMessage](t)(c.RetrievedContext(ctx, r.SessionID, r.RunID)); len(got) != 0 {
@@ -290,7 +290,7 @@ func TestTypes_AgreeWithTheDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{
-		"RunResult": client.RunResult{}, "RunRecord": client.RunRecord{}, "AgentAnswer": client.Agent{}, "AgentList": client.AgentList{},
+		"RunResult": hob.RunResult{}, "RunRecord": hob.RunRecord{}, "AgentAnswer": client.Agent{}, "AgentList": client.AgentList{},
 		"AssignmentAnswer": client.Assignment{}, "ToolAnswer": client.Tool{}, "SessionList": client.SessionList{}, "MeAnswer": client.Me{},
 		"HealthAnswer": client.Health{}, "Key": hob.Key{}, "Session": hob.Session{},
 	} {

@@ -50,68 +50,16 @@ func (r RunRequest) header() http.Header {
 	return h
 }
 
-// RunResult is the answer to a run that was waited for. Look at Status: a failed run is no error of the call.
-type RunResult struct {
-	RunID            hob.RunID     `json:"run_id"`
-	SessionID        hob.SessionID `json:"session_id"`
-	ContextHandlerID *string       `json:"context_handler_id"`
-	Content          string        `json:"content"`
-	Error            *string       `json:"error"`
-	Code             *string       `json:"code"`
-	Usage            hob.Usage     `json:"usage"`
-	RetrievedItems   int           `json:"retrieved_items"`
-	Status           hob.Status    `json:"status"`
-	Steps            int           `json:"steps"`
-	IsNewSession     bool          `json:"is_new_session"`
-	Warnings         []string      `json:"warnings"`
-}
-
-// RunRecord is a run as it is told afterwards.
-type RunRecord struct {
-	ID                        hob.RunID         `json:"id"`
-	RunID                     hob.RunID         `json:"run_id"`
-	SessionID                 hob.SessionID     `json:"session_id"`
-	AgentID                   hob.AgentID       `json:"agent_id"`
-	Model                     string            `json:"model"`
-	ContextHandlerID          *string           `json:"context_handler_id"`
-	ParentOrchestrationRunID  *string           `json:"parent_orchestration_run_id"`
-	ParentWorkflowExecutionID *string           `json:"parent_workflow_execution_id"`
-	Status                    hob.Status        `json:"status"`
-	Code                      *string           `json:"code"`
-	Error                     *string           `json:"error"`
-	InputMessages             []hob.Message     `json:"input_messages"`
-	OutputMessages            []hob.Message     `json:"output_messages"`
-	Content                   string            `json:"content"`
-	Usage                     hob.Usage         `json:"usage"`
-	RetrievedContext          []json.RawMessage `json:"retrieved_context"`
-	Steps                     int               `json:"steps"`
-	Attempt                   int               `json:"attempt"`
-	LastSeq                   int64             `json:"last_seq"`
-	Events                    []json.RawMessage `json:"events"` // as streamed, but for pieces of text
-	ToolCalls                 []hob.CallRecord  `json:"tool_calls"`
-	ReasoningSteps            []ReasoningStep   `json:"reasoning_steps"`
-	CreatedAt                 hob.Time          `json:"created_at"`
-	StartedAt                 hob.Time          `json:"started_at"`
-	CompletedAt               hob.Time          `json:"completed_at"`
-}
-
-// ReasoningStep is what a step thought and which tools it called.
-type ReasoningStep struct {
-	Step      int      `json:"step"`
-	Content   string   `json:"content"`
-	ToolCalls []string `json:"tool_calls"`
-}
-
 // Run runs an agent and waits for its answer.
-func (c *Client) Run(ctx context.Context, agent hob.AgentID, in RunRequest) (RunResult, error) {
-	var r RunResult
+func (c *Client) Run(ctx context.Context, agent hob.AgentID, in RunRequest) (hob.RunResult, error) {
+	var r hob.RunResult
 	req := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run"), header: in.header(), body: in}
 	return r, c.call(ctx, req, &r)
 }
 
 // RunRecord reads a run with its whole story.
-func (c *Client) RunRecord(ctx context.Context, id hob.RunID) (RunRecord, error) {
-	var r RunRecord
+func (c *Client) RunRecord(ctx context.Context, id hob.RunID) (hob.RunRecord, error) {
+	var r hob.RunRecord
 	return r, c.call(ctx, request{method: http.MethodGet, path: path("api", "agents", "runs", string(id))}, &r)
 }
 
@@ -124,22 +72,10 @@ func (c *Client) Cancel(ctx context.Context, id hob.RunID) (string, error) {
 	return answer.Status, err
 }
 
-// Approval is something a run waits for.
-type Approval struct {
-	ApprovalID string          `json:"approval_id"`
-	RunID      hob.RunID       `json:"run_id"`
-	CallID     hob.CallID      `json:"call_id"`
-	ToolName   string          `json:"tool_name"`
-	ToolInput  json.RawMessage `json:"tool_input"`
-	Message    string          `json:"message"`
-	Status     string          `json:"status"`
-	ExpiresAt  hob.Time        `json:"expires_at"`
-}
-
 // Approvals lists what a run waits for.
-func (c *Client) Approvals(ctx context.Context, id hob.RunID) ([]Approval, error) {
+func (c *Client) Approvals(ctx context.Context, id hob.RunID) ([]hob.Approval, error) {
 	var list struct {
-		Approvals []Approval `json:"approvals"`
+		Approvals []hob.Approval `json:"approvals"`
 	}
 	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "agents", "runs", string(id), "approvals")}, &list)
 	return list.Approvals, err

@@ -103,9 +103,9 @@ func (c *Client) Messages(ctx context.Context, id hob.SessionID, limit int) ([]M
 }
 
 // SessionRuns lists a session's runs, the oldest first.
-func (c *Client) SessionRuns(ctx context.Context, id hob.SessionID, p Page) ([]RunRecord, error) {
+func (c *Client) SessionRuns(ctx context.Context, id hob.SessionID, p Page) ([]hob.RunRecord, error) {
 	var list struct {
-		Runs []RunRecord `json:"runs"`
+		Runs []hob.RunRecord `json:"runs"`
 	}
 	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "sessions", string(id), "runs"), query: p.values()}, &list)
 	return list.Runs, err

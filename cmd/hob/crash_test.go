@@ -130,7 +130,7 @@ func worker(t *testing.T, c *client.Client, tools string) hob.AgentID {
 
 // crash starts a run, kills the server while the held call is under way in the middle of it, starts it again and gives
 // the run's record, what was streamed before the kill, and the whole log.
-func crash(t *testing.T, in *installation, tools *toolServer) (client.RunRecord, []hob.Event, []hob.Event) {
+func crash(t *testing.T, in *installation, tools *toolServer) (hob.RunRecord, []hob.Event, []hob.Event) {
 	t.Helper()
 	s := in.serve()
 	c := s.client()

@@ -510,7 +510,7 @@ func runOf(t *testing.T, e hob.Event) hob.RunID {
 }
 
 // waitFor follows a run to its end and wants it in a state.
-func waitFor(t *testing.T, c *client.Client, id hob.RunID, want hob.Status) client.RunRecord {
+func waitFor(t *testing.T, c *client.Client, id hob.RunID, want hob.Status) hob.RunRecord {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()

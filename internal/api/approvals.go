@@ -21,18 +21,7 @@ type approveAnswer struct {
 
 // approvalList is what a run waits for.
 type approvalList struct {
-	Approvals []approvalRow `json:"approvals"`
-}
-
-type approvalRow struct {
-	ApprovalID string          `json:"approval_id"`
-	RunID      hob.RunID       `json:"run_id"`
-	CallID     hob.CallID      `json:"call_id"`
-	ToolName   string          `json:"tool_name"`
-	ToolInput  json.RawMessage `json:"tool_input"`
-	Message    string          `json:"message"`
-	Status     string          `json:"status"`
-	ExpiresAt  hob.Time        `json:"expires_at"`
+	Approvals []hob.Approval `json:"approvals"`
 }
 
 // listApprovals answers for a run that the caller sees. Nothing makes a run wait yet, so the list is empty.
@@ -44,7 +33,7 @@ func listApprovals(c *call) error {
 	if _, err := c.run(id); err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, approvalList{Approvals: []approvalRow{}})
+	return c.reply(http.StatusOK, approvalList{Approvals: []hob.Approval{}})
 }
 
 // approve checks the decision. No run waits for one yet, which is what it then says.

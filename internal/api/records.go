@@ -8,42 +8,6 @@ import (
 	"hob"
 )
 
-// runRecord is a run as it is told afterwards.
-type runRecord struct {
-	ID                        hob.RunID         `json:"id"`
-	RunID                     hob.RunID         `json:"run_id"`
-	SessionID                 hob.SessionID     `json:"session_id"`
-	AgentID                   hob.AgentID       `json:"agent_id"`
-	Model                     string            `json:"model"`
-	ContextHandlerID          *string           `json:"context_handler_id" jsonschema:"not available yet: always null"`
-	ParentOrchestrationRunID  *string           `json:"parent_orchestration_run_id" jsonschema:"not available yet: always null"`
-	ParentWorkflowExecutionID *string           `json:"parent_workflow_execution_id" jsonschema:"not available yet: always null"`
-	Status                    hob.Status        `json:"status"`
-	Code                      *string           `json:"code"`
-	Error                     *string           `json:"error"`
-	InputMessages             []hob.Message     `json:"input_messages"`
-	OutputMessages            []hob.Message     `json:"output_messages"`
-	Content                   string            `json:"content"`
-	Usage                     hob.Usage         `json:"usage"`
-	RetrievedContext          []json.RawMessage `json:"retrieved_context" jsonschema:"not available yet: always empty"`
-	Steps                     int               `json:"steps"`
-	Attempt                   int               `json:"attempt"`
-	LastSeq                   int64             `json:"last_seq"`
-	Events                    []json.RawMessage `json:"events"` // as streamed, but for pieces of text
-	ToolCalls                 []hob.CallRecord  `json:"tool_calls"`
-	ReasoningSteps            []reasoningStep   `json:"reasoning_steps"`
-	CreatedAt                 hob.Time          `json:"created_at"`
-	StartedAt                 hob.Time          `json:"started_at"`
-	CompletedAt               hob.Time          `json:"completed_at"`
-}
-
-// reasoningStep is what a step of a run thought and which tools it then called.
-type reasoningStep struct {
-	Step      int      `json:"step"`
-	Content   string   `json:"content,omitempty"`
-	ToolCalls []string `json:"tool_calls,omitempty"`
-}
-
 func getRun(c *call) error {
 	if err := c.mayFollow(); err != nil {
 		return err
@@ -63,9 +27,9 @@ func getRun(c *call) error {
 }
 
 // asRecord tells a run's story.
-func asRecord(d hob.RunDetail) runRecord {
+func asRecord(d hob.RunDetail) hob.RunRecord {
 	r := d.Run
-	rec := runRecord{
+	rec := hob.RunRecord{
 		ID: r.ID, RunID: r.ID, SessionID: r.Session, AgentID: r.Agent, Model: r.Model, Status: r.Status,
 		Code: orNull(r.Code), Error: orNull(r.Error), Content: r.Content, Usage: r.Usage, Steps: r.Steps,
 		Attempt: r.Attempt, LastSeq: r.LastSeq, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
@@ -95,11 +59,11 @@ func asRecord(d hob.RunDetail) runRecord {
 }
 
 // reasoning gathers the steps that thought or called something, in order.
-func reasoning(d hob.RunDetail) []reasoningStep {
-	by := map[int]*reasoningStep{}
-	at := func(n int) *reasoningStep {
+func reasoning(d hob.RunDetail) []hob.ReasoningStep {
+	by := map[int]*hob.ReasoningStep{}
+	at := func(n int) *hob.ReasoningStep {
 		if by[n] == nil {
-			by[n] = &reasoningStep{Step: n}
+			by[n] = &hob.ReasoningStep{Step: n}
 		}
 		return by[n]
 	}
@@ -115,20 +79,20 @@ func reasoning(d hob.RunDetail) []reasoningStep {
 		s := at(call.Step)
 		s.ToolCalls = append(s.ToolCalls, call.Name)
 	}
-	steps := make([]reasoningStep, 0, len(by))
+	steps := make([]hob.ReasoningStep, 0, len(by))
 	for _, s := range by {
 		steps = append(steps, *s)
 	}
-	slices.SortFunc(steps, func(a, b reasoningStep) int { return a.Step - b.Step })
+	slices.SortFunc(steps, func(a, b hob.ReasoningStep) int { return a.Step - b.Step })
 	return steps
 }
 
 // runList is a part of a session's runs, from the oldest on.
 type runList struct {
-	SessionID hob.SessionID `json:"session_id"`
-	Runs      []runRecord   `json:"runs"`
-	Limit     int           `json:"limit"`
-	Offset    int           `json:"offset"`
+	SessionID hob.SessionID   `json:"session_id"`
+	Runs      []hob.RunRecord `json:"runs"`
+	Limit     int             `json:"limit"`
+	Offset    int             `json:"offset"`
 }
 
 func listRuns(c *call) error {
@@ -142,7 +106,7 @@ func listRuns(c *call) error {
 	if err != nil {
 		return err
 	}
-	answer := runList{SessionID: id, Runs: make([]runRecord, 0, len(runs)), Limit: limit, Offset: offset}
+	answer := runList{SessionID: id, Runs: make([]hob.RunRecord, 0, len(runs)), Limit: limit, Offset: offset}
 	for _, d := range runs {
 		answer.Runs = append(answer.Runs, asRecord(d))
 	}

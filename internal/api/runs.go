@@ -7,22 +7,6 @@ import (
 	"hob"
 )
 
-// runResult is the answer to a run that was waited for. The status is 200 also where the run failed.
-type runResult struct {
-	RunID            hob.RunID     `json:"run_id"`
-	SessionID        hob.SessionID `json:"session_id"`
-	ContextHandlerID *string       `json:"context_handler_id" jsonschema:"not available yet: always null"`
-	Content          string        `json:"content"`
-	Error            *string       `json:"error"`
-	Code             *string       `json:"code"`
-	Usage            hob.Usage     `json:"usage"`
-	RetrievedItems   int           `json:"retrieved_items" jsonschema:"not available yet: always 0"`
-	Status           hob.Status    `json:"status"`
-	Steps            int           `json:"steps"`
-	IsNewSession     bool          `json:"is_new_session"`
-	Warnings         []string      `json:"warnings,omitempty"`
-}
-
 // orNull is text that is null on the wire where there is none.
 func orNull(s string) *string {
 	if s == "" {
@@ -48,7 +32,7 @@ func runSync(c *call) error {
 	if !r.Status.Final() {
 		return ending(r.ID)
 	}
-	return c.reply(http.StatusOK, runResult{
+	return c.reply(http.StatusOK, hob.RunResult{
 		RunID: r.ID, SessionID: r.Session, Content: r.Content, Error: orNull(r.Error), Code: orNull(r.Code), Usage: r.Usage,
 		Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
 	})
