@@ -40,6 +40,7 @@ type active struct {
 	verdicts  []*hob.Result       // of the gate on the calls of the step under way; nil lets one through
 	mine      map[hob.CallID]bool // calls that this process intended
 	used      map[hob.CallID]bool // call ids of the conversation
+	sent      []hob.Message       // history and own, as far as they were sent
 	partial   string              // text of an answer that did not come to its end
 	release   context.CancelFunc
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"hob"
@@ -271,8 +272,11 @@ func (a *active) request(step int, last bool, soFar string) hob.Request {
 	if p.tuning.MaxTokens != nil {
 		r.MaxTokens = *p.tuning.MaxTokens
 	}
-	r.Messages = make([]hob.Message, 0, len(p.history)+len(p.own)+2)
-	r.Messages = append(append(r.Messages, p.history...), p.own...)
+	if a.sent == nil {
+		a.sent = slices.Grow(p.history, len(p.own)+16) // ours alone: history gives a copy
+	}
+	a.sent = append(a.sent, p.own[len(a.sent)-len(p.history):]...)
+	r.Messages = slices.Clip(a.sent)
 	if soFar != "" {
 		r.Messages = append(r.Messages,
 			hob.Message{Role: hob.RoleAssistant, Content: soFar}, hob.Message{Role: hob.RoleUser, Content: continuation})

@@ -47,6 +47,9 @@ func (e *Engine) history(ctx context.Context, by hob.Principal, s hob.Session, b
 		}
 	}
 	kept, over := within(known, budget)
+	if after == before-1 && !over && !cut {
+		return hob.History{Runs: kept}.Messages(), nil // all of it is kept already
+	}
 	if cut && !over && len(kept) > 0 { // kept under a smaller budget than this one
 		h, err := e.Store.History(ctx, by, s.ID, hob.HistoryRange{Before: before, Budget: budget})
 		if err != nil {
