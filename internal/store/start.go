@@ -72,6 +72,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	}
 	var started hob.StartedRun
 	newPin := false
+	var at place
 	err = s.write(ctx, "start a run", func(ctx context.Context, t *tx) (err error) {
 		started, newPin = hob.StartedRun{}, false
 		before, err := s.replay(ctx, t, x)
@@ -89,13 +90,16 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 		if newPin, err = s.keepPin(ctx, t, x); err != nil {
 			return err
 		}
-		if started.Run, err = s.insertRun(ctx, t, x, session); err != nil {
+		if started.Run, at, err = s.insertRun(ctx, t, x, session); err != nil {
 			return err
 		}
 		return s.keepKey(ctx, t, x, before.gone)
 	})
 	if err != nil {
 		return hob.StartedRun{}, err
+	}
+	if !started.Replayed {
+		s.places.put(started.Run.ID, at) // its first commit need not look for it
 	}
 	if newPin {
 		s.pins.put(x.pin, struct{}{})
@@ -212,7 +216,7 @@ func (s *DB) keepPin(ctx context.Context, t *tx, x start) (bool, error) {
 	return true, hob.Wrap("keep a run's pin", err)
 }
 
-func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run, error) {
+func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run, place, error) {
 	r := x.Run
 	r.Session, r.Turn, r.NewSession = x.Session.ID, e.turn, e.uuid == x.uuid
 	r.LastSeq, r.Attempt = int64(len(x.Events)), max(r.Attempt, 1)
@@ -229,22 +233,23 @@ func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run,
 		r.LeaseOwner, x.Lease.Microseconds(), r.LastSeq, r.CreatedAt.Micros(), r.StartedAt.Micros())
 	if err != nil {
 		if s.d.conflict(err) {
-			return r, hob.Errorf(hob.Conflict, "the run id %s is in use", r.ID).WithCode("run_exists")
+			return r, place{}, hob.Errorf(hob.Conflict, "the run id %s is in use", r.ID).WithCode("run_exists")
 		}
-		return r, fmt.Errorf("insert a run: %w", err)
+		return r, place{}, fmt.Errorf("insert a run: %w", err)
 	}
 	if _, err := t.exec(ctx, `INSERT INTO run_details (run_n, model, pin, new_session, principal, options, code, error, content, steps, token_usage)
 		VALUES (?, ?, ?, ?, ?, ?, '', '', '', 0, '{}')`, n, r.Model, x.pin, flag(r.NewSession), x.principal, x.options); err != nil {
-		return r, fmt.Errorf("insert a run's details: %w", err)
+		return r, place{}, fmt.Errorf("insert a run's details: %w", err)
 	}
 	args, err := messageArgs(nil, n, 0, x.Message)
 	if err != nil {
-		return r, err
+		return r, place{}, err
 	}
 	if err := s.texts.messages.insert(ctx, t, args); err != nil {
-		return r, fmt.Errorf("insert a run's message: %w", err)
+		return r, place{}, fmt.Errorf("insert a run's message: %w", err)
 	}
-	return r, hob.Wrap("insert a run's events", s.texts.events.insert(ctx, t, eventArgs(n, x.Events)))
+	at := place{n: n, ws: string(r.Workspace), by: starter(r.Principal), agent: string(r.Agent)}
+	return r, at, hob.Wrap("insert a run's events", s.texts.events.insert(ctx, t, eventArgs(n, x.Events)))
 }
 
 func eventArgs(run int64, events []hob.Event) []any {
