@@ -111,7 +111,7 @@ func chatEvents(p Parsed, r Reply) [][]byte {
 	for _, s := range r.Reasoning {
 		events = append(events, frame(map[string]any{"reasoning_content": s}, nil))
 	}
-	const place = "PLACEOFTHETEXT"
+	const place = "HEREGOESTHETEXT"
 	before, behind, _ := bytes.Cut(frame(map[string]any{"content": place}, nil), []byte(`"`+place+`"`))
 	for _, s := range r.Text {
 		events = append(events, slices.Concat(before, mustJSON(s), behind))
