@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 
 	"hob"
 	"hob/internal/agentsql"
@@ -27,39 +25,13 @@ func (p projectDatabase) CheckGrant(raw json.RawMessage) (map[string][]string, e
 	return g, nil
 }
 
-// Describe writes the granted tables for a model: dialect, columns, keys.
+// Describe writes the granted tables for a model.
 func (p projectDatabase) Describe(ctx context.Context, grant map[string][]string) (string, int, error) {
 	d, err := p.db.Describe(ctx, grant)
 	if err != nil {
 		return "", 0, p.told(ctx, err)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "The database is %s. Tables:", map[string]string{"sqlite": "SQLite", "postgres": "PostgreSQL"}[d.Dialect])
-	for _, t := range d.Tables {
-		name := t.Name
-		if d.Dialect != "sqlite" {
-			name = t.Schema + "." + t.Name
-		}
-		columns := make([]string, len(t.Columns))
-		for i, c := range t.Columns {
-			columns[i] = describeColumn(c)
-		}
-		fmt.Fprintf(&b, "\n%s(%s)", name, strings.Join(columns, ", "))
-	}
-	return b.String(), len(d.Tables), nil
-}
-
-func describeColumn(c agentsql.Column) string {
-	parts := []string{strings.TrimSpace(c.Name + " " + c.Type)}
-	if c.PrimaryKey {
-		parts = append(parts, "primary key")
-	} else if c.NotNull {
-		parts = append(parts, "not null")
-	}
-	if c.References != "" {
-		parts = append(parts, "references "+c.References)
-	}
-	return strings.Join(parts, " ")
+	return d.Text(), len(d.Tables), nil
 }
 
 // Query runs one reading statement of an agent.

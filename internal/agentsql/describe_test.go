@@ -2,13 +2,11 @@ package agentsql_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"hob"
 	"hob/internal/agentsql"
 )
 
@@ -67,33 +65,6 @@ func TestDescribe_TellsGrantedTablesOnly(t *testing.T) {
 			t.Errorf("text:\n%s", text)
 		}
 	})
-}
-
-func TestTool_SpeaksTheRootsErrors(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
-		tool := agentsql.Tool{DB: e.db}
-		if _, err := tool.CheckGrant(json.RawMessage(`[]`)); !isRoot(err, hob.Invalid, "schemas must be a dict") {
-			t.Errorf("bad grant: %v", err)
-		}
-		text, n, err := tool.Describe(t.Context(), e.grant)
-		if err != nil || n == 0 || !strings.Contains(text, "orders") {
-			t.Errorf("describe: %d tables, %v\n%s", n, err, text)
-		}
-		rows, cut, err := tool.Query(t.Context(), "agent", e.grant, "SELECT count(*) AS n FROM orders")
-		if err != nil || cut || string(rows) != `[{"n":60}]` {
-			t.Errorf("query: %s, %t, %v", rows, cut, err)
-		}
-		_, _, err = tool.Query(t.Context(), "agent", e.grant, "DELETE FROM orders")
-		if !isRoot(err, hob.Forbidden, "Only SELECT queries are allowed") {
-			t.Errorf("delete: %v", err)
-		}
-	})
-}
-
-func isRoot(err error, kind hob.Kind, message string) bool {
-	var e *hob.Error
-	return errors.As(err, &e) && e.Kind == kind && e.Message == message
 }
 
 func TestRows_AnswerSaysWhenItIsCut(t *testing.T) {

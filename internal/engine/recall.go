@@ -124,6 +124,11 @@ func (r *recall) put(session string, runs []hob.PastRun, cut bool) {
 	}
 	r.byID[session] = r.order.PushFront(m)
 	r.bytes += m.bytes
+	r.bound()
+}
+
+// bound drops the sessions used least recently until the rest fits.
+func (r *recall) bound() {
 	for r.bytes > recallBytes {
 		r.drop(r.order.Back())
 	}
@@ -146,6 +151,7 @@ func (r *recall) add(session string, p hob.PastRun) {
 	if m.bytes > recallBytes/4 {
 		r.drop(at)
 	}
+	r.bound()
 }
 
 func (r *recall) drop(at *list.Element) {

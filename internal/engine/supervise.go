@@ -39,6 +39,7 @@ func (e *Engine) Serve(ctx context.Context) {
 			e.releaseOrphans(ctx)
 			err = e.claim(ctx, false)
 		case <-e.wake:
+			e.releaseOrphans(ctx)
 			err = e.claim(ctx, false)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -134,13 +135,10 @@ func reason(err error) string {
 	return "an internal error; its cause is in the server's log"
 }
 
-// giveBack ends our lease on a run that we do not drive any more, so that it is taken up again at once. Where the store
-// cannot be reached it is tried again: a lease that is renewed with all others would never end.
+// giveBack lets Serve end our lease on a run that we do not drive any more, so that it is taken up again at once. Serve
+// alone ends leases and claims runs: one that was just taken up again is never taken for abandoned.
 func (e *Engine) giveBack(id hob.RunID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.base), 5*time.Second)
-	defer cancel()
 	e.orphan(id)
-	e.releaseOrphans(ctx)
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -153,7 +151,8 @@ func (e *Engine) orphan(id hob.RunID) {
 	e.orphans[id] = true
 }
 
-// releaseOrphans ends the leases of runs that nobody drives. Those whose release fails are kept for the next time.
+// releaseOrphans ends the leases of runs that nobody drives. Those whose release fails are kept for the next time: a lease
+// that is renewed with all others would never end by itself.
 func (e *Engine) releaseOrphans(ctx context.Context) {
 	e.mu.Lock()
 	ids := slices.Collect(maps.Keys(e.orphans))

@@ -17,7 +17,7 @@ const (
 
 func init() {
 	add(maker{
-		name: anthropicName, rank: 2, vars: "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)", model: "claude-sonnet-4-5", light: "claude-haiku-4-5",
+		name: anthropicName, rank: 2, vars: "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)", model: "claude-sonnet-4-5",
 		endpoint: func(c Config) (Endpoint, bool) { return c.Anthropic, c.Anthropic.set() },
 		open: func(e env) (hob.Provider, error) {
 			c, err := e.caller(anthropicName, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com")

@@ -10,7 +10,7 @@ const openaiName = "openai"
 
 func init() {
 	add(maker{
-		name: openaiName, rank: 1, vars: "OPENAI_API_KEY (or OPENAI_BASE_URL)", model: "gpt-5.4-mini", light: "gpt-4.1-nano",
+		name: openaiName, rank: 1, vars: "OPENAI_API_KEY (or OPENAI_BASE_URL)", model: "gpt-5.4-mini",
 		endpoint: func(c Config) (Endpoint, bool) { return c.OpenAI, c.OpenAI.set() },
 		open: func(e env) (hob.Provider, error) {
 			c, err := e.caller(openaiName, "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")

@@ -5,7 +5,7 @@ import "hob"
 func init() {
 	const name = "openrouter"
 	add(maker{
-		name: name, rank: 4, vars: "OPENROUTER_API_KEY", model: "openai/gpt-5.4-mini", light: "openai/gpt-4.1-nano",
+		name: name, rank: 4, vars: "OPENROUTER_API_KEY", model: "openai/gpt-5.4-mini",
 		endpoint: func(c Config) (Endpoint, bool) { return c.OpenRouter, c.OpenRouter.set() },
 		open: func(e env) (hob.Provider, error) {
 			c, err := e.caller(name, "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "https://openrouter.ai/api/v1")

@@ -44,16 +44,6 @@ type Config struct {
 	Clock       hob.Clock     // nil = the system's
 }
 
-// FromEnv reads the variables that the vendors' own tools use.
-func FromEnv(getenv func(string) string) Config {
-	return Config{
-		OpenAI:     Endpoint{hob.Secret(getenv("OPENAI_API_KEY")), getenv("OPENAI_BASE_URL")},
-		Anthropic:  Endpoint{hob.Secret(getenv("ANTHROPIC_API_KEY")), getenv("ANTHROPIC_BASE_URL")},
-		OpenRouter: Endpoint{hob.Secret(getenv("OPENROUTER_API_KEY")), getenv("OPENROUTER_BASE_URL")},
-		OllamaHost: getenv("OLLAMA_HOST"),
-	}
-}
-
 // maker is what a provider's file registers.
 type maker struct {
 	name    string
@@ -61,7 +51,6 @@ type maker struct {
 	aliases []string // other first parts of a model string
 	vars    string   // what to set, for messages
 	model   string   // used where an agent names none; "" = there is no such model
-	light   string   // a small one for side jobs such as summaries; "" = there is no such model
 	// endpoint tells whether the operator configured the provider. It is nil for providers that need nothing.
 	endpoint func(Config) (Endpoint, bool)
 	open     func(env) (hob.Provider, error)
@@ -204,16 +193,6 @@ func (r *Registry) Default() (model string, ok bool) {
 		}
 	}
 	return scriptedName + "/" + demoName, false
-}
-
-// Light is a small, cheap model of a provider, for side jobs such as summaries: a model string, or "" for providers whose
-// models are not known.
-func (r *Registry) Light(provider string) string {
-	m := makers[provider]
-	if m.light == "" {
-		return ""
-	}
-	return m.name + "/" + m.light
 }
 
 // Open resolves a model string: "provider/model", or a bare name that is routed by its beginning and else goes to the

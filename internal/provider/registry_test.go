@@ -21,8 +21,18 @@ func env(pairs ...string) func(string) string {
 	return func(k string) string { return m[k] }
 }
 
+// fromEnv is a configuration as an operator would write it.
+func fromEnv(getenv func(string) string) provider.Config {
+	return provider.Config{
+		OpenAI:     provider.Endpoint{Key: hob.Secret(getenv("OPENAI_API_KEY")), BaseURL: getenv("OPENAI_BASE_URL")},
+		Anthropic:  provider.Endpoint{Key: hob.Secret(getenv("ANTHROPIC_API_KEY")), BaseURL: getenv("ANTHROPIC_BASE_URL")},
+		OpenRouter: provider.Endpoint{Key: hob.Secret(getenv("OPENROUTER_API_KEY")), BaseURL: getenv("OPENROUTER_BASE_URL")},
+		OllamaHost: getenv("OLLAMA_HOST"),
+	}
+}
+
 func registry(pairs ...string) *provider.Registry {
-	c := provider.FromEnv(env(pairs...))
+	c := fromEnv(env(pairs...))
 	c.Clients = direct{http.DefaultClient}
 	return provider.New(c)
 }
@@ -133,20 +143,6 @@ func TestDefault_IsTheFirstConfiguredOne(t *testing.T) {
 	}
 }
 
-func TestLight_CanBeOpened(t *testing.T) {
-	t.Parallel()
-	r := registry("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OPENROUTER_API_KEY", "k")
-	for name, has := range map[string]bool{"openai": true, "anthropic": true, "openrouter": true, "ollama": false, "scripted": false, "none": false} {
-		light := r.Light(name)
-		if (light != "") != has {
-			t.Errorf("%s: %q", name, light)
-		}
-		if m, err := r.Open(light); has && (err != nil || m.Name != name) {
-			t.Errorf("%s: %q opens %s, %v", name, light, m.Name, err)
-		}
-	}
-}
-
 // TestProviders_Inventory is reviewed when a provider is added.
 func TestProviders_Inventory(t *testing.T) {
 	t.Parallel()
@@ -172,7 +168,7 @@ func (refusing) OperatorClient(string) (*http.Client, error) {
 func TestProviders_GuardsRefusalIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, model := range []string{"openai/x", "anthropic/x"} {
-		c := provider.FromEnv(env("OPENAI_API_KEY", testKey, "ANTHROPIC_API_KEY", testKey))
+		c := fromEnv(env("OPENAI_API_KEY", testKey, "ANTHROPIC_API_KEY", testKey))
 		c.Clients = refusing{}
 		m, err := provider.New(c).Open(model)
 		if err != nil {
@@ -189,7 +185,7 @@ func TestProviders_NoServerNamesTheVariable(t *testing.T) {
 	t.Parallel()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	c := provider.FromEnv(env("OLLAMA_HOST", "127.0.0.1:1"))
+	c := fromEnv(env("OLLAMA_HOST", "127.0.0.1:1"))
 	c.Clients, c.RetryBase = direct{&http.Client{Transport: transport}}, 1
 	m, err := provider.New(c).Open("ollama/llama3")
 	if err != nil {
@@ -210,7 +206,7 @@ func (secretive) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestProviders_KeyIsInNoErrorOfTheConnection(t *testing.T) {
 	t.Parallel()
-	c := provider.FromEnv(env("OPENAI_API_KEY", testKey, "OPENAI_BASE_URL", "https://user:hunter2@example.com/v1"))
+	c := fromEnv(env("OPENAI_API_KEY", testKey, "OPENAI_BASE_URL", "https://user:hunter2@example.com/v1"))
 	c.Clients, c.RetryBase = direct{&http.Client{Transport: secretive{}}}, 1
 	m, err := provider.New(c).Open("openai/x")
 	if err != nil {

@@ -181,7 +181,11 @@ func TestRender_EveryValidHistoryIsAccepted(t *testing.T) {
 					rt.Fatalf("refused: %s", a.Err.Message)
 				}
 			})
-			if n < 50 || len(b.fake.Requests()) < n {
+			least := 50
+			if testing.Short() { // rapid then tries a fifth
+				least /= 5
+			}
+			if n < least || len(b.fake.Requests()) < n {
 				t.Errorf("%d requests were accepted of %d", len(b.fake.Requests()), n)
 			}
 		})
