@@ -72,16 +72,45 @@ type Tuning struct {
 	ResponseFormat  json.RawMessage `json:"response_format,omitempty" jsonschema:"what form the answer has, in OpenAI's form"`
 	ReasoningEffort ReasoningEffort `json:"reasoning_effort,omitempty" jsonschema:"how much a model thinks; the provider's own where absent"`
 	OnDisconnect    Disconnect      `json:"on_disconnect,omitempty" jsonschema:"what becomes of a streamed run whose last reader left: cancel (default) or continue"`
+	MaxTokensTotal  *int64          `json:"max_tokens_total,omitempty" jsonschema:"budget of the run: tokens of all its model calls, at least 1; the step after it is used up is the last"`
+	MaxCost         *float64        `json:"max_cost,omitempty" jsonschema:"budget of the run: US dollars, above 0; the model's price must be known"`
+	MaxSeconds      *float64        `json:"max_seconds,omitempty" jsonschema:"budget of the run: seconds after which it comes to an answer, above 0; unlike timeout_seconds, which cancels it"`
+	MaxToolCalls    *int            `json:"max_tool_calls,omitempty" jsonschema:"budget of the run: tool calls carried out, at least 0"`
 	GraceSeconds    *float64        `json:"disconnect_grace_seconds,omitempty" jsonschema:"how long such a run waits for a reader to come back, 0 to 3600; 15 where absent"`
 }
 
 // Settings are an agent's settings as the engine reads them. Keys it does not know stay in Agent.Settings untouched.
 type Settings struct {
 	Tuning
-	FallbackModel    string `json:"fallback_model,omitempty" jsonschema:"a model to try when the agent's own fails"`
-	MaxContextTokens *int   `json:"max_context_tokens,omitempty" jsonschema:"not available yet: taken, but without effect; the budget of retrieved context"`
-	ContextWindow    *int   `json:"context_window,omitempty" jsonschema:"tokens the model can read, where the server does not know or has it wrong"`
-	Script           string `json:"script,omitempty" jsonschema:"what the model scripted plays"`
+	FallbackModel    string  `json:"fallback_model,omitempty" jsonschema:"a model to try when the agent's own fails"`
+	MaxContextTokens *int    `json:"max_context_tokens,omitempty" jsonschema:"not available yet: taken, but without effect; the budget of retrieved context"`
+	ContextWindow    *int    `json:"context_window,omitempty" jsonschema:"tokens the model can read, where the server does not know or has it wrong"`
+	AgentBudget      *Budget `json:"agent_budget,omitempty" jsonschema:"what all runs of the agent together may use in a period; runs beyond it are refused, one under way comes to an answer"`
+	WebSearch        bool    `json:"web_search,omitempty" jsonschema:"let the provider search the web itself, where it can (openrouter)"`
+	Script           string  `json:"script,omitempty" jsonschema:"what the model scripted plays"`
+}
+
+// Budget is what an agent's runs may use together.
+type Budget struct {
+	Period         string   `json:"period" jsonschema:"day or month (in UTC), or total"`
+	MaxTokensTotal *int64   `json:"max_tokens_total,omitempty" jsonschema:"tokens, at least 1"`
+	MaxCost        *float64 `json:"max_cost,omitempty" jsonschema:"US dollars, above 0"`
+}
+
+func (b *Budget) validate(at string) error {
+	switch {
+	case b == nil:
+		return nil
+	case b.Period != "day" && b.Period != "month" && b.Period != "total":
+		return Errorf(Invalid, "%s.period must be day, month or total", at).With("field", at+".period")
+	case b.MaxTokensTotal == nil && b.MaxCost == nil:
+		return Errorf(Invalid, "%s must have max_tokens_total or max_cost", at).With("field", at)
+	case b.MaxTokensTotal != nil && *b.MaxTokensTotal < 1:
+		return Errorf(Invalid, "%s.max_tokens_total must be a whole number of at least 1", at).With("field", at+".max_tokens_total")
+	case b.MaxCost != nil && (*b.MaxCost <= 0 || *b.MaxCost > MaxBudget):
+		return Errorf(Invalid, "%s.max_cost must be a number of US dollars above 0 and at most %d", at, MaxBudget).With("field", at+".max_cost")
+	}
+	return nil
 }
 
 // SettingsKeys lists the keys of Settings as they are written in JSON.
@@ -109,7 +138,14 @@ func ParseSettings(raw json.RawMessage) (Settings, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return Settings{}, FieldError("settings", err)
 	}
-	return s, s.validate("settings.")
+	switch err := s.validate("settings."); {
+	case err != nil:
+		return s, err
+	case s.ContextWindow != nil && (*s.ContextWindow < MinWindow || *s.ContextWindow > MaxWindow):
+		return s, Errorf(Invalid, "settings.context_window must be a whole number from %d to %d", MinWindow, MaxWindow).
+			With("field", "settings.context_window")
+	}
+	return s, s.AgentBudget.validate("settings.agent_budget")
 }
 
 // Over lays the set fields of t over base.
@@ -139,6 +175,18 @@ func (t Tuning) Over(base Tuning) Tuning {
 	if t.GraceSeconds != nil {
 		out.GraceSeconds = t.GraceSeconds
 	}
+	if t.MaxTokensTotal != nil {
+		out.MaxTokensTotal = t.MaxTokensTotal
+	}
+	if t.MaxCost != nil {
+		out.MaxCost = t.MaxCost
+	}
+	if t.MaxSeconds != nil {
+		out.MaxSeconds = t.MaxSeconds
+	}
+	if t.MaxToolCalls != nil {
+		out.MaxToolCalls = t.MaxToolCalls
+	}
 	return out
 }
 
@@ -148,6 +196,9 @@ const (
 	MaxMaxSteps     = 100
 	MaxRunSeconds   = 24 * 3600
 	MaxGraceSeconds = 3600
+	MinWindow       = 1_000       // tokens of a model's context window
+	MaxWindow       = 100_000_000 // the same
+	MaxBudget       = 1_000_000   // US dollars
 )
 
 // Validate checks the ranges; the error is Invalid and names the field.
@@ -168,6 +219,14 @@ func (t Tuning) validate(at string) error {
 		return bad("timeout_seconds", "a number above 0 and at most 86400")
 	case t.GraceSeconds != nil && (*t.GraceSeconds < 0 || *t.GraceSeconds > MaxGraceSeconds):
 		return bad("disconnect_grace_seconds", "a number from 0 to 3600")
+	case t.MaxTokensTotal != nil && *t.MaxTokensTotal < 1:
+		return bad("max_tokens_total", "a whole number of at least 1")
+	case t.MaxCost != nil && (*t.MaxCost <= 0 || *t.MaxCost > MaxBudget):
+		return bad("max_cost", "a number of US dollars above 0 and at most 1000000")
+	case t.MaxSeconds != nil && (*t.MaxSeconds <= 0 || *t.MaxSeconds > MaxRunSeconds):
+		return bad("max_seconds", "a number above 0 and at most 86400")
+	case t.MaxToolCalls != nil && *t.MaxToolCalls < 0:
+		return bad("max_tool_calls", "a whole number of at least 0")
 	case len(t.ResponseFormat) > 0 && t.ResponseFormat[0] != '{' && string(t.ResponseFormat) != "null":
 		return bad("response_format", "an object")
 	}

@@ -21,6 +21,11 @@ const (
 	EventOutputRecovery   EventType = "output_recovery"
 	EventStepReset        EventType = "step_reset"
 	EventModelFallback    EventType = "model_fallback"
+	EventProactiveCompact EventType = "proactive_compact"
+	EventReactiveCompact  EventType = "reactive_compact"
+	EventReactiveTruncate EventType = "reactive_truncate"
+	EventCompaction       EventType = "compaction"
+	EventResponseRepair   EventType = "response_repair"
 	EventHookResult       EventType = "hook_result"
 	EventChunk            EventType = "chunk"
 	EventError            EventType = "error"
@@ -150,7 +155,48 @@ type OutputRecoveryEvent struct {
 type StepResetEvent struct {
 	EventHead
 	Step   int    `json:"step"`
-	Reason string `json:"reason"` // output_recovery, rate_limit, model_error, prompt_too_long, recovered
+	Reason string `json:"reason"` // output_recovery, rate_limit, model_error, prompt_too_long, response_format, recovered
+}
+
+// ProactiveCompactEvent says that the conversation was made shorter before a model call, because it nears the model's
+// window. Tokens are estimates of the whole request.
+type ProactiveCompactEvent struct {
+	EventHead
+	Step         int    `json:"step"`
+	TokensBefore int    `json:"tokens_before"`
+	TokensAfter  int    `json:"tokens_after"`
+	Succeeded    bool   `json:"succeeded"` // it fits now
+	Method       string `json:"method"`    // prune (old tool results left out), summary or truncate
+}
+
+// ReactiveCompactEvent says that the provider refused a prompt as too long, and that the conversation is made shorter.
+type ReactiveCompactEvent struct {
+	EventHead
+	Step int `json:"step"`
+}
+
+// ReactiveTruncateEvent says that the conversation was cut, because it could not be summarised.
+type ReactiveTruncateEvent struct {
+	EventHead
+	Step         int  `json:"step"`
+	BeforeTokens int  `json:"before_tokens"`
+	AfterTokens  int  `json:"after_tokens"`
+	Succeeded    bool `json:"succeeded"`
+}
+
+// CompactionEvent says that the conversation is summarised after a step's tools; MessageCount is how many messages it
+// has.
+type CompactionEvent struct {
+	EventHead
+	Step         int `json:"step"`
+	MessageCount int `json:"message_count"`
+}
+
+// ResponseRepairEvent says that the answer is not in the form that was asked for, and that the model is asked again.
+type ResponseRepairEvent struct {
+	EventHead
+	Step  int    `json:"step"`
+	Error string `json:"error"` // what is wrong with it
 }
 
 // ModelFallbackEvent says that the run goes on with another model.

@@ -20,7 +20,15 @@ type Model struct {
 	Name     string // the provider: openai, anthropic, scripted …
 	Model    string // as the provider names it
 	Window   int    // context window in tokens
+	Light    string // a model string: a lightweight model of the same provider, for summaries; "" = the model itself
+	Price    *Price // nil where it is not known
+	// Count counts a text's tokens exactly as the model does. It is nil where the model's tokenizer is not known.
+	Count func(text string) int
 }
+
+// ModelOpener resolves a model string with the provider keys of a workspace. The error is Invalid, with the way out, where
+// nobody serves it.
+type ModelOpener func(ctx context.Context, ws WorkspaceID, model string) (Model, error)
 
 // Request is one model call.
 type Request struct {
@@ -35,6 +43,8 @@ type Request struct {
 	MaxTokens       int // 0 = the provider's default
 	ResponseFormat  json.RawMessage
 	ReasoningEffort ReasoningEffort
+	WebSearch       bool   // let the provider search the web, where it can
+	Component       string // what the call is for, as in the usage ledger; ComponentRun where ""
 	Script          string // for the scripted provider
 	Step            int    // 1-based; the scripted provider plays its turn of this number
 }

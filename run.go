@@ -42,27 +42,9 @@ const (
 	CodeProviderError      = "provider_error"
 	CodeInternal           = "internal"
 	CodeAttempts           = "too_many_attempts"
+	CodeBudget             = "budget"          // completed: a budget was used up, and the answer is what could be said by then
+	CodeResponseFormat     = "response_format" // the answer is not in the form that was asked for
 )
-
-// Usage counts tokens, summed over the model calls of a run.
-type Usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-	ReasoningTokens  int64 `json:"reasoning_tokens"`
-	CachedTokens     int64 `json:"cached_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
-}
-
-// Add returns the sum.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{
-		PromptTokens:     u.PromptTokens + v.PromptTokens,
-		CompletionTokens: u.CompletionTokens + v.CompletionTokens,
-		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
-		CachedTokens:     u.CachedTokens + v.CachedTokens,
-		TotalTokens:      u.TotalTokens + v.TotalTokens,
-	}
-}
 
 // RunOptions are the request's wishes, kept with the run so that a restart goes on with the same.
 type RunOptions struct {

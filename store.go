@@ -82,7 +82,8 @@ type SessionStore interface {
 	// SessionRuns gives the session's runs from the oldest on, with their stories.
 	SessionRuns(ctx context.Context, by Principal, id SessionID, limit, offset int) ([]RunDetail, error)
 	// History gives the session's finished runs of the given turns, oldest first: from the newest back while they fit into
-	// the budget, at least the newest.
+	// the budget, at least the newest. Where the session has a summary, runs before it are left out, and of the run in which
+	// it was made the messages that it covers, but for the user's.
 	History(ctx context.Context, by Principal, id SessionID, r HistoryRange) (History, error)
 }
 
@@ -94,8 +95,10 @@ type HistoryRange struct {
 
 // History is what was said in a session.
 type History struct {
-	Runs []PastRun
-	Cut  bool // older turns of the range were left out for the budget
+	// Summary is the newest one of a turn up to HistoryRange.Before, that one included; nil where there is none.
+	Summary *Summary
+	Runs    []PastRun
+	Cut     bool // older turns of the range were left out for the budget
 }
 
 // PastRun is a finished run as later turns may read it: its messages alone and with those of other runs are valid.
@@ -154,6 +157,7 @@ type RunCommit struct {
 	Base     int
 	Calls    []CallState // inserted or replaced by call id
 	Usage    []UsageEntry
+	Summary  *Summary // of the conversation so far, which replaces an earlier one; Turn is the run's own, whatever it says
 	Outcome  *Outcome // ends the run, or lays it to rest
 }
 
@@ -167,13 +171,12 @@ type Outcome struct {
 	Usage   Usage
 }
 
-// UsageEntry is one model call in the ledger.
-type UsageEntry struct {
-	Component string // run, compaction, vision, embedding
-	Model     string
-	Step      int
-	Usage     Usage
-	Estimated bool // the provider told none
+// Summary stands for the beginning of a conversation: everything before the message of index Index in the turn Turn,
+// whose first message, the user's, is kept beside it.
+type Summary struct {
+	Turn  int64
+	Index int
+	Text  string
 }
 
 // RunState is all that is needed to drive a run on.
@@ -222,6 +225,14 @@ type RunReader interface {
 	RunDetail(ctx context.Context, by Principal, id RunID) (RunDetail, error)
 	// Events gives the log behind a position, at most limit entries.
 	Events(ctx context.Context, by Principal, id RunID, after int64, limit int) ([]Event, error)
+}
+
+// UsageReader reads the usage ledger.
+type UsageReader interface {
+	// Usage sums up what the principal may see, by the filter's group, the largest use first (days in order).
+	Usage(ctx context.Context, by Principal, f UsageFilter) ([]UsageRow, error)
+	// AgentUsage is what the runs of an agent have used in model calls since a time, for its budget.
+	AgentUsage(ctx context.Context, agent AgentID, since Time) (Usage, error)
 }
 
 // KeyStore keeps API keys by the SHA-256 of their secret.

@@ -99,7 +99,7 @@ func (c *call) modelWarning(model string) []string {
 	if c.s.Models == nil {
 		return nil
 	}
-	if _, err := c.s.Models(model); err != nil && hob.KindOf(err) == hob.Invalid {
+	if _, err := c.s.Models(c.Context(), c.by.Workspace, model); err != nil && hob.KindOf(err) == hob.Invalid {
 		return []string{err.Error()}
 	}
 	return nil

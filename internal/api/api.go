@@ -91,7 +91,7 @@ type Config struct {
 	// CheckScript judges an agent's settings.script; its error is Invalid, and names the line and what mends it.
 	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.
-	Models func(model string) (hob.Model, error)
+	Models hob.ModelOpener
 	// DefaultModel is the model of an agent that is made without one, with a warning where it is only a demo.
 	DefaultModel func() (model, warning string)
 	// Ready says whether the parts behind the API work.

@@ -226,7 +226,7 @@ func (w *world) agent(model string) hob.AgentID {
 }
 
 // models resolves to the player, whose behaviour the model's name picks.
-func (w *world) models(model string) (hob.Model, error) {
+func (w *world) models(_ context.Context, _ hob.WorkspaceID, model string) (hob.Model, error) {
 	switch model {
 	case "fixed", "slow", "broken", "calls", "long", "scripted/demo":
 		return hob.Model{Provider: w.model, Name: "fixed", Model: model, Window: 100_000}, nil

@@ -549,7 +549,7 @@ func TestUsage_CountsThatCannotBeAreEstimated(t *testing.T) {
 		{PromptTokens: 1e12, CompletionTokens: 1, TotalTokens: 1e12 + 1},
 	} {
 		w := newWorld(t, map[string]any{})
-		w.models = func(string) (hob.Model, error) {
+		w.models = func(context.Context, hob.WorkspaceID, string) (hob.Model, error) {
 			return hob.Model{Name: "test", Model: "m", Provider: streamFunc(func(context.Context, hob.Request) iter.Seq2[hob.Delta, error] {
 				return func(yield func(hob.Delta, error) bool) {
 					_ = yield(hob.Delta{Text: "hello there"}, nil) && yield(hob.Delta{Finish: hob.FinishStop, Usage: &absurd}, nil)

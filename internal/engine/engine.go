@@ -47,7 +47,7 @@ func DefaultLimits() Limits {
 // Config is what an engine needs.
 type Config struct {
 	Store    hob.Store
-	Models   func(model string) (hob.Model, error) // resolves a model string; Invalid with the way out where it cannot
+	Models   hob.ModelOpener
 	Toolsets []hob.Toolset
 	Clock    hob.Clock
 	Log      *slog.Logger

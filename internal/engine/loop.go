@@ -227,7 +227,7 @@ func (a *active) mend(step int, err error, ans *answer) bool {
 		fallback == "" || fallback == a.run.Model {
 		return false
 	}
-	model, ferr := a.e.Models(fallback)
+	model, ferr := a.e.Models(a.ctx, a.run.Workspace, fallback)
 	if ferr != nil {
 		return false
 	}

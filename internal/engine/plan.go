@@ -49,7 +49,7 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 	}
 	p := &plan{pin: hob.Pin{Agent: agent}, own: []hob.Message{in.Message}}
 	p.warn("request", in.Warnings...)
-	if err := e.resolve(p, in.Options, agent.Model); err != nil {
+	if err := e.resolve(ctx, p, in.Options, agent.Model); err != nil {
 		return nil, err
 	}
 	if err := e.join(ctx, by, p, in.Session); err != nil {
@@ -69,7 +69,7 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 }
 
 // resolve reads the agent's settings under the request's and finds the model.
-func (e *Engine) resolve(p *plan, o hob.RunOptions, model string) error {
+func (e *Engine) resolve(ctx context.Context, p *plan, o hob.RunOptions, model string) error {
 	var err error
 	if p.settings, err = hob.ParseSettings(p.pin.Agent.Settings); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (e *Engine) resolve(p *plan, o hob.RunOptions, model string) error {
 			p.tuning.ReasoningEffort = hob.EffortMedium
 		}
 	}
-	p.model, err = e.Models(model)
+	p.model, err = e.Models(ctx, p.pin.Agent.Workspace, model)
 	return err
 }
 
@@ -202,10 +202,10 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	if err := json.Unmarshal(s.Pin, &p.pin); err != nil {
 		return p, hob.Wrap("read the run's frozen tools", err)
 	}
-	if err := e.resolve(p, s.Run.Options, s.Run.Model); err != nil {
+	p.pin.Agent.ID, p.pin.Agent.Workspace = s.Run.Agent, s.Run.Workspace
+	if err := e.resolve(ctx, p, s.Run.Options, s.Run.Model); err != nil {
 		return p, err
 	}
-	p.pin.Agent.ID, p.pin.Agent.Workspace = s.Run.Agent, s.Run.Workspace
 	by := hob.System(s.Run.Workspace)
 	if p.session, err = e.Store.Session(ctx, by, s.Run.Session); err != nil {
 		return p, err

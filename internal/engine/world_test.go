@@ -33,7 +33,7 @@ type world struct {
 	by     hob.Principal
 	agent  hob.Agent
 	limits engine.Limits
-	models func(string) (hob.Model, error)
+	models hob.ModelOpener
 	stop   func()
 }
 
@@ -52,7 +52,7 @@ func openStore(t *testing.T) hob.Store {
 	return s
 }
 
-func scripted(t *testing.T) func(string) (hob.Model, error) {
+func scripted(t *testing.T) hob.ModelOpener {
 	t.Helper()
 	return provider.New(provider.Config{}).Open
 }
@@ -269,8 +269,8 @@ func (w *world) watchModel() func() []hob.Request {
 	inner := w.models
 	var mu sync.Mutex
 	var reqs []hob.Request
-	w.models = func(name string) (hob.Model, error) {
-		m, err := inner(name)
+	w.models = func(_ context.Context, _ hob.WorkspaceID, name string) (hob.Model, error) {
+		m, err := inner(context.Background(), hob.DefaultWorkspace, name)
 		p := m.Provider
 		m.Provider = streamFunc(func(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 			mu.Lock()

@@ -1,9 +1,11 @@
 package provider_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"testing"
 
+	"hob"
 	"hob/internal/egress"
 	"hob/internal/fakeai"
 	"hob/internal/provider"
@@ -15,7 +17,7 @@ func BenchmarkCall(b *testing.B) {
 	defer srv.Close()
 	guard := egress.New(egress.Config{})
 	defer guard.Close()
-	m, err := provider.New(provider.Config{Clients: guard, OpenAI: provider.Endpoint{BaseURL: srv.URL + "/v1"}}).Open("openai/bench")
+	m, err := provider.New(provider.Config{Clients: guard, OpenAI: provider.Endpoint{BaseURL: srv.URL + "/v1"}}).Open(context.Background(), hob.DefaultWorkspace, "openai/bench")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func newBed(t *testing.T, v vendor, reply func(fakeai.Parsed) fakeai.Reply, chan
 	if change != nil {
 		change(&c)
 	}
-	m, err := provider.New(c).Open(v.model)
+	m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, v.model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestProviders_ConnectionsAreUsedAgain(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		c := provider.Config{Clients: direct{&http.Client{Transport: transport}}}
 		v.config(&c, srv.URL)
-		m, err := provider.New(c).Open(v.model)
+		m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, v.model)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -198,7 +199,7 @@ func (r *Registry) Default() (model string, ok bool) {
 // Open resolves a model string: "provider/model", or a bare name that is routed by its beginning and else goes to the
 // default provider. A first part that names no provider belongs to the model's name. The error is Invalid and names what
 // is to be set.
-func (r *Registry) Open(model string) (hob.Model, error) {
+func (r *Registry) Open(_ context.Context, _ hob.WorkspaceID, model string) (hob.Model, error) {
 	m, name, err := r.route(strings.TrimSpace(model))
 	if err != nil {
 		return hob.Model{}, err

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -65,7 +66,7 @@ func TestOpen_RoutesModelStrings(t *testing.T) {
 		{router, "ollama/x", "ollama", "x", provider.DefaultWindow}, // at its usual port, without configuration
 	}
 	for _, c := range cases {
-		m, err := c.registry.Open(c.in)
+		m, err := c.registry.Open(context.Background(), hob.DefaultWorkspace, c.in)
 		if err != nil {
 			t.Errorf("%s: %s", c.in, err)
 			continue
@@ -101,7 +102,7 @@ func TestOpen_RefusalsNameTheWayOut(t *testing.T) {
 		{registry("OLLAMA_HOST", "ftp://x"), "ollama/x", []string{"OLLAMA_HOST"}},
 	}
 	for _, c := range cases {
-		_, err := c.registry.Open(c.in)
+		_, err := c.registry.Open(context.Background(), hob.DefaultWorkspace, c.in)
 		if hob.KindOf(err) != hob.Invalid {
 			t.Errorf("%q gave %v, which is not Invalid", c.in, err)
 			continue
@@ -137,7 +138,7 @@ func TestDefault_IsTheFirstConfiguredOne(t *testing.T) {
 		if !strings.HasPrefix(model, c.model) || ok != c.ok {
 			t.Errorf("%v: %s, %t", c.env, model, ok)
 		}
-		if _, err := r.Open(model); err != nil {
+		if _, err := r.Open(context.Background(), hob.DefaultWorkspace, model); err != nil {
 			t.Errorf("%v: the default cannot be opened: %s", c.env, err)
 		}
 	}
@@ -170,7 +171,7 @@ func TestProviders_GuardsRefusalIsNotTriedAgain(t *testing.T) {
 	for _, model := range []string{"openai/x", "anthropic/x"} {
 		c := fromEnv(env("OPENAI_API_KEY", testKey, "ANTHROPIC_API_KEY", testKey))
 		c.Clients = refusing{}
-		m, err := provider.New(c).Open(model)
+		m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, model)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestProviders_NoServerNamesTheVariable(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	c := fromEnv(env("OLLAMA_HOST", "127.0.0.1:1"))
 	c.Clients, c.RetryBase = direct{&http.Client{Transport: transport}}, 1
-	m, err := provider.New(c).Open("ollama/llama3")
+	m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, "ollama/llama3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestProviders_KeyIsInNoErrorOfTheConnection(t *testing.T) {
 	t.Parallel()
 	c := fromEnv(env("OPENAI_API_KEY", testKey, "OPENAI_BASE_URL", "https://user:hunter2@example.com/v1"))
 	c.Clients, c.RetryBase = direct{&http.Client{Transport: secretive{}}}, 1
-	m, err := provider.New(c).Open("openai/x")
+	m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, "openai/x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"net/http"
@@ -149,7 +150,7 @@ func capture(t *testing.T, model string, r hob.Request) []byte {
 	defer transport.CloseIdleConnections()
 	c := provider.Config{Clients: direct{&http.Client{Transport: transport}}}
 	vendorOf(t, model).config(&c, srv.URL)
-	m, err := provider.New(c).Open(model)
+	m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, model)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 func open(t *testing.T, model string, c provider.Config) hob.Model {
 	t.Helper()
-	m, err := provider.New(c).Open(model)
+	m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestScripts_OfTheConfiguration(t *testing.T) {
 	}
 	for name, source := range map[string]string{"demo": "text: x", "bad": "x"} {
 		c.Scripts = map[string]string{name: source}
-		if _, err := provider.New(c).Open("scripted/demo"); hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), name) {
+		if _, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, "scripted/demo"); hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
