@@ -231,7 +231,7 @@ func TestProviders_LeavingTheRangeEndsTheRequest(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		c := provider.Config{Clients: direct{&http.Client{Transport: transport}}}
 		v.config(&c, srv.URL)
-		m, err := provider.New(c).Open(v.model)
+		m, err := provider.New(c).Open(context.Background(), hob.DefaultWorkspace, v.model)
 		if err != nil {
 			t.Fatal(err)
 		}
