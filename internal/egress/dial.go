@@ -33,6 +33,8 @@ func (h *hop) connecting() bool { return h.started.Load() > h.connected.Load() }
 
 type hopKey struct{}
 
+func withHop(ctx context.Context, h *hop) context.Context { return context.WithValue(ctx, hopKey{}, h) }
+
 // dialTool is the DialContext of the pools.
 func (g *Guard) dialTool(ctx context.Context, _, address string) (net.Conn, error) {
 	h, ok := ctx.Value(hopKey{}).(*hop)

@@ -120,7 +120,7 @@ func (g *Guard) exchange(ctx context.Context, transport *http.Transport, r *Requ
 	}
 	defer g.slots.give(t.host, held)
 
-	res, err := transport.RoundTrip(r.build(context.WithValue(ctx, hopKey{}, h), t))
+	res, err := transport.RoundTrip(r.build(withHop(ctx, h), t))
 	if err != nil {
 		return nil, nil, classify(ctx, err, h.connecting(), r.Timeout)
 	}

@@ -3,7 +3,8 @@
 // Tools, hooks, MCP servers, outgoing webhooks and imports call [Guard.Do]: one
 // bounded exchange with a destination that was judged first. Model providers
 // and other addresses the operator wrote down get a streaming client from
-// [Guard.OperatorClient]. Nothing else in the module may open a connection; a
+// [Guard.OperatorClient]; one for an address that a user wrote down comes from
+// [Guard.UserClient] and is judged like a tool's. Nothing else in the module may open a connection; a
 // test of this package fails when something does.
 //
 // # How a destination is judged

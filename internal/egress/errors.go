@@ -61,7 +61,7 @@ type Error struct {
 	// Message may be shown to a model or a user: it holds nothing about the
 	// network that the guard hides.
 	Message string
-	// Refusal is set when Kind is Refused: what to audit.
+	// Refusal is set when the guard forbade the destination: what to audit.
 	Refusal *Refusal
 
 	cause error
@@ -108,12 +108,12 @@ const (
 	RuleSpecial      Rule = "special_purpose"  // anything else of the IANA registries
 	RulePort         Rule = "port"             // a port that nothing opens
 	RuleAllowedHosts Rule = "allowed_hosts"    // outside Request.AllowedHosts
-	RuleOperatorBase Rule = "operator_base"    // an operator client asked for another origin
+	RuleOperatorBase Rule = "operator_base"    // an operator's or user's client was asked for another origin
 )
 
 // Refusal describes one refused destination.
 type Refusal struct {
-	Pool    string // Request.Pool; empty for CheckURL and operator clients
+	Pool    string // Request.Pool, or the user client's; empty for CheckURL and operator clients
 	Host    string // canonical host name or address literal
 	Port    uint16
 	Rule    Rule

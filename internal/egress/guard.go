@@ -186,6 +186,15 @@ func (g *Guard) transport(name string) (*http.Transport, error) {
 	return p.transport, nil
 }
 
+// closePool closes the idle connections of a pool, if there is one.
+func (g *Guard) closePool(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e, ok := g.pools[name]; ok {
+		e.Value.(*pool).transport.CloseIdleConnections()
+	}
+}
+
 // newTransport is the base of every transport: no proxy, verified TLS of at
 // least 1.2, bounded headers, no automatic decompression (the transport's own
 // has no bound).
