@@ -2,18 +2,19 @@ package provider
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
+	"mime"
 	"net/http"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hob"
-	"hob/internal/egress"
 )
 
 // Defaults of how long and how often a provider is tried. Config can change them.
@@ -25,37 +26,51 @@ const (
 	DefaultFirstWait   = 120 * time.Second      // silence before the first delta
 	DefaultThinkerWait = 10 * time.Minute       // the same for models that think without a sign of life
 	DefaultIdle        = 60 * time.Second       // silence between deltas
+	DefaultStall       = 5 * time.Minute        // signs of life without progress, as keep-alives are
 	DefaultTotal       = 10 * time.Minute       // of one model call with its retries
 )
+
+// errorWait is how long the body of an error answer may take. Its status is known already.
+const errorWait = 10 * time.Second
 
 // drainWait is how long a finished answer may take to close, so that its connection can be used again.
 const drainWait = 50 * time.Millisecond
 
-// errWebPage is what a wrong address often gives.
-var errWebPage = errors.New("the address answers with a web page instead of a model's answer")
+// Answers that are no model's.
+var (
+	errWebPage = errors.New("the address answers with a web page instead of a model's answer") // as a wrong address often does
+	errNoModel = errors.New("the address answers with something that is no model's answer")
+)
 
 // Causes with which a call's own context ends.
 var (
-	errSilent = errors.New("the stream was silent for too long")
-	errTotal  = errors.New("the answer took too long in all")
+	errSilent  = errors.New("the stream was silent for too long")
+	errStalled = errors.New("the stream gave signs of life for too long and no answer")
+	errTotal   = errors.New("the answer took too long in all")
 )
 
-// caller sends the requests of one provider. It is the one place for retries, time limits and the sorting of errors.
+// errCircuitOpen marks a call that was not made because the endpoint is broken.
+var errCircuitOpen = errors.New("the endpoint is left alone because it failed")
+
+// caller sends the requests to one endpoint: an address with a key. It is the one place for retries, time limits and the
+// sorting of errors.
 type caller struct {
-	name   string // of the provider, for messages
-	keyVar string // the variable that holds its key
-	urlVar string // the variable that holds its address
-	base   string
-	client func() (*http.Client, error)
-	clean  redactor
-	limits limits
+	name    string // of the provider, for messages
+	keyVar  string // the variable that holds its key
+	urlVar  string // the variable that holds its address
+	base    string
+	client  func() (*http.Client, error)
+	clean   redactor
+	limits  limits
+	breaker *breaker // nil = none
 }
 
 type limits struct {
-	retries                         int
-	retryBase, first, thinker, idle time.Duration
-	total                           time.Duration
-	now                             func() time.Time
+	retries                                int
+	retryBase, first, thinker, idle, stall time.Duration
+	total                                  time.Duration
+	breaker                                breakLimits
+	now                                    hob.Clock
 }
 
 // exchange is one request in a provider's dialect.
@@ -81,7 +96,9 @@ type decoder interface {
 	attach(s *sink)
 }
 
-// stream sends the request, again where that may help and nothing was passed on yet.
+// stream sends the request, again where that may help and nothing was passed on yet. It does not wait for an endpoint
+// whose circuit is open, nor for one that asks to be left alone for longer than MaxRetryAfter: its caller may have another
+// model.
 func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, error) bool) {
 	ctx, stop := context.WithTimeoutCause(ctx, c.limits.total, errTotal)
 	defer stop()
@@ -90,8 +107,13 @@ func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, e
 		if f == nil {
 			return
 		}
-		if !f.again || attempt >= c.limits.retries {
+		if !f.again || attempt >= c.limits.retries || f.wait > MaxRetryAfter {
 			yield(hob.Delta{}, f.err)
+			return
+		}
+		if open := c.breaker.refuses(); open != nil {
+			open.Status = f.err.Status
+			yield(hob.Delta{}, open)
 			return
 		}
 		if !c.pause(ctx, attempt, f) {
@@ -107,7 +129,7 @@ func (c *caller) pause(ctx context.Context, attempt int, f *failedTry) bool {
 	wait := min(c.limits.retryBase<<min(attempt, doublings), MaxBackoff)
 	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter, no secret
 	if f.wait > 0 {
-		wait = max(wait, min(f.wait, MaxRetryAfter))
+		wait = max(wait, f.wait)
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false
@@ -136,21 +158,39 @@ func (c *caller) cancelled(ctx context.Context) *hob.ProviderError {
 	}
 }
 
-// try makes one request and passes its deltas on. It returns nil when the sequence is complete or nobody listens any
-// more.
+// try makes one request, if the circuit is closed, and passes its deltas on. It returns nil when the sequence is complete
+// or nobody listens any more.
 func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, error) bool) *failedTry {
 	if err := parent.Err(); err != nil {
 		return &failedTry{err: c.ended(parent, c.timedOut())}
 	}
+	pass, refused := c.breaker.enter()
+	if refused != nil {
+		return &failedTry{err: refused}
+	}
+	defer c.breaker.leave(pass)
+	out := &sink{
+		yield: yield, idle: c.limits.idle, stall: c.limits.stall,
+		works: func() { c.breaker.report(pass, verdictWorks, "", 0) },
+	}
+	f := c.exchange(parent, x, out)
+	if f != nil && !out.began {
+		c.breaker.report(pass, f.says, f.err.Message, f.wait)
+	}
+	return f
+}
+
+// exchange makes one request and reads its answer.
+func (c *caller) exchange(parent context.Context, x exchange, out *sink) *failedTry {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	first := c.limits.first
 	if x.silent {
-		first = c.limits.thinker
+		first = max(first, c.limits.thinker)
 	}
-	dog := watch(first, cancel)
+	dog := watch(first, max(first, c.limits.stall), cancel)
 	defer dog.pause()
-	out := &sink{yield: yield, dog: dog, idle: c.limits.idle}
+	out.dog = dog
 
 	res, err := c.send(ctx, x)
 	if err != nil {
@@ -158,9 +198,11 @@ func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, e
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
+		dog.limit = errorWait
+		dog.alive()
 		return c.refused(res, x)
 	}
-	if err := c.read(res, x, dog, out); err != nil && !out.stopped {
+	if err := c.read(res, x, out); err != nil && !out.stopped {
 		return c.broken(ctx, parent, out, x, err)
 	}
 	if out.finished { // read to the end, so that the connection can be used again
@@ -189,29 +231,84 @@ func (c *caller) send(ctx context.Context, x exchange) (*http.Response, error) {
 }
 
 // read decodes the answer's body, whether it is the stream that was asked for or one JSON document.
-func (c *caller) read(res *http.Response, x exchange, dog *watchdog, out *sink) error {
-	events := newEventReader(watchedBody{res.Body, dog})
+func (c *caller) read(res *http.Response, x exchange, out *sink) error {
+	body, err := plain(res, watchedBody{res.Body, out.dog})
+	if err != nil {
+		return err
+	}
+	events := newEventReader(body)
 	defer events.release()
 	d := x.decode()
 	// The first byte tells more than the header: some servers call their error objects a stream, and streams plain text.
-	if b := events.peek(); b == '{' || b == '[' || b == '<' {
+	first, kind := events.peek(), res.Header.Get("Content-Type")
+	switch {
+	case first == '{' || first == '[' || first == '<':
 		d.attach(out)
-		return c.readDocument(events, d, b)
+		return c.readDocument(events, d, first)
+	case first != 0 && (first < ' ' || first >= utf8.RuneSelf || foreign(kind)):
+		return noModel(kind)
 	}
-	return c.events(events, d, out)
+	err = c.events(events, d, out)
+	if errors.Is(err, errNoEvent) {
+		if first != 0 && first != ':' && !strings.HasPrefix(strings.ToLower(kind), "text/event-stream") {
+			return noModel(kind)
+		}
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
-// events decodes an event stream.
+func noModel(kind string) error {
+	if kind == "" {
+		return errNoModel
+	}
+	return fmt.Errorf("%w (%s)", errNoModel, quote(kind))
+}
+
+// plain undoes a compression that was not asked for, as some proxies add one. What it is, the error names.
+func plain(res *http.Response, body io.Reader) (io.Reader, error) {
+	switch coding := strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Encoding"))); coding {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, err
+		}
+		return z, nil
+	default:
+		return nil, fmt.Errorf("%w (compressed as %s, which was not asked for)", errNoModel, quote(coding))
+	}
+}
+
+// foreign says whether a content type cannot be a model's answer, whatever its first byte. Text can: some servers call
+// their streams so.
+func foreign(kind string) bool {
+	kind, _, _ = mime.ParseMediaType(kind) // one that cannot be read is "" and tells nothing
+	top, _, _ := strings.Cut(kind, "/")
+	return top == "image" || top == "audio" || top == "video" || top == "font" || kind == "text/html" || kind == "application/pdf"
+}
+
+// errNoEvent is a stream that ended before its first event.
+var errNoEvent = errors.New("the stream held no event")
+
+// events decodes an event stream. The error is errNoEvent where there was none in it.
 func (c *caller) events(events *eventReader, d decoder, out *sink) error {
 	d.attach(out)
+	g, _ := d.(gatherer)
+	gathered, none := 0, true
 	for !out.stopped {
 		if !events.waiting() {
 			d.flush()
 		}
 		f, err := events.next()
 		if err != nil {
+			if none && errors.Is(err, io.EOF) {
+				return errNoEvent
+			}
 			return d.finish(err)
 		}
+		none = false
 		done, err := d.event(f.data)
 		if err != nil {
 			if f.torn && errors.Is(err, errMalformed) {
@@ -222,6 +319,13 @@ func (c *caller) events(events *eventReader, d decoder, out *sink) error {
 		}
 		if done {
 			return d.finish(nil)
+		}
+		if g == nil {
+			continue
+		}
+		if n := g.gathered(); n > gathered {
+			gathered = n
+			out.dog.progress()
 		}
 	}
 	return nil
@@ -249,157 +353,4 @@ func (c *caller) readDocument(events *eventReader, d decoder, first byte) error 
 		torn = io.ErrUnexpectedEOF
 	}
 	return d.finish(torn)
-}
-
-// refused sorts an answer with an error status.
-func (c *caller) refused(res *http.Response, x exchange) *failedTry {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	e, typed := readVendorError(body)
-	if !typed {
-		e.Message = string(body)
-	}
-	f := c.vendor(res.StatusCode, e, x)
-	f.wait = retryAfter(res.Header, c.limits.now())
-	f.err.RetryAfter = f.wait
-	switch res.Header.Get("X-Should-Retry") {
-	case "true":
-		f.again = true
-	case "false":
-		f.again = false
-	}
-	return f
-}
-
-// vendor makes the failure for an error the provider reported.
-func (c *caller) vendor(status int, e vendorError, x exchange) *failedTry {
-	class := classify(status, e)
-	// Not every provider has a code for a prompt that is too long. A request refused as invalid whose text cannot fit the
-	// window, at three bytes a token, is taken for one.
-	if class == hob.ClassBadRequest && status == http.StatusBadRequest && x.window > 0 && x.text/3 >= x.window {
-		class = hob.ClassPromptTooLong
-	}
-	again := retryable(status) && e.Code != codeNoQuota && e.Type != codeNoQuota && class != hob.ClassPromptTooLong
-	return &failedTry{again: again, err: &hob.ProviderError{
-		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e)),
-	}}
-}
-
-func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string {
-	said := quote(c.clean.clean(e.Message))
-	if said == "" {
-		said = http.StatusText(status)
-	}
-	text := fmt.Sprintf("%s answered %d: %s", c.name, status, said)
-	switch {
-	case class == hob.ClassUnauthorized && c.keyVar == "":
-		return text
-	case status == http.StatusPaymentRequired:
-		return text + " (check the credit of the account behind " + c.keyVar + ")"
-	case class == hob.ClassUnauthorized:
-		return text + " (check " + c.keyVar + ")"
-	case status >= 300 && status < 400:
-		return text + " (redirects are not followed; check " + c.urlVar + ")"
-	case status == http.StatusNotFound:
-		return text + " (check the model's name and " + c.urlVar + ")"
-	}
-	return text
-}
-
-// streamError is an error the provider reported inside a stream.
-type streamError struct {
-	status int
-	vendorError
-}
-
-func (v *streamError) Error() string { return v.Message }
-
-// broken sorts what went wrong with a connection, or inside a stream. parent is the caller's context, ctx that of the try.
-func (c *caller) broken(ctx, parent context.Context, out *sink, x exchange, err error) *failedTry {
-	if parent.Err() != nil && !errors.Is(context.Cause(parent), errTotal) {
-		return &failedTry{err: c.cancelled(parent)}
-	}
-	var f *failedTry
-	var v *streamError
-	switch {
-	case errors.As(err, &v):
-		f = c.vendor(v.status, v.vendorError, x)
-	case errors.Is(context.Cause(ctx), errTotal):
-		f = &failedTry{err: c.timedOut()}
-	default:
-		f = &failedTry{err: c.connection(ctx, err), again: transient(err) || context.Cause(ctx) != nil}
-	}
-	if out.began {
-		f.again = false
-		if f.err.Class == hob.ClassModelError || f.err.Class == hob.ClassRateLimit {
-			f.err.Class = hob.ClassCut
-		}
-	}
-	return f
-}
-
-func (c *caller) timedOut() *hob.ProviderError {
-	return &hob.ProviderError{
-		Class: hob.ClassModelError, Message: fmt.Sprintf("%s: no whole answer within %s", c.name, c.limits.total), Err: errTotal,
-	}
-}
-
-func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	err = c.clean.wrap(bare(err))
-	e := &hob.ProviderError{Class: hob.ClassModelError, Err: err}
-	var ours *hob.Error
-	var guard *egress.Error
-	var network net.Error
-	switch {
-	case errors.As(err, &guard) && guard.Kind == egress.Unreachable:
-		e.Message = c.name + ": no connection to the provider; check that it runs, and " + c.urlVar
-	case errors.As(err, &guard) && refusal(guard):
-		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+guard.Message+"; check "+c.urlVar
-	case errors.As(err, &ours):
-		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+ours.Message
-	case errors.Is(err, errWebPage):
-		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+err.Error()+"; check "+c.urlVar
-	case errors.Is(err, errSilent):
-		e.Message = c.name + ": " + errSilent.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		e.Message = c.name + ": the connection broke before the answer was complete"
-	case errors.As(err, &network):
-		e.Message = c.name + ": no connection to the provider (" + quote(err.Error()) + "); check " + c.urlVar
-	default:
-		e.Message = c.name + ": " + quote(err.Error())
-	}
-	e.Message = c.clean.clean(e.Message)
-	return e
-}
-
-// refusal says whether the guard will say the same at the next try.
-func refusal(e *egress.Error) bool {
-	switch e.Kind {
-	case egress.Refused, egress.BadURL, egress.BadRequest, egress.BadAllow, egress.BadTLS, egress.BadRedirect, egress.TooLarge,
-		egress.Closed:
-		return true
-	case egress.Unreachable, egress.Timeout, egress.Canceled, egress.BadResponse, egress.Busy:
-	}
-	return false
-}
-
-// transient says whether a connection that failed so may succeed at the next try: everything but refusals of our own,
-// wrong certificates, names that do not exist and frames that are too large.
-func transient(err error) bool {
-	var ours *hob.Error
-	var guard *egress.Error
-	var cert *tls.CertificateVerificationError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &guard):
-		return !refusal(guard)
-	case errors.As(err, &ours), errors.As(err, &cert), errors.Is(err, errFrameTooLarge),
-		errors.Is(err, errWebPage), errors.Is(err, errCallsTooLong):
-		return false
-	case errors.As(err, &dns):
-		return !dns.IsNotFound
-	}
-	return true
 }

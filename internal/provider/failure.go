@@ -24,6 +24,7 @@ type failedTry struct {
 	err   *hob.ProviderError
 	again bool
 	wait  time.Duration // what the provider asked to wait, 0 where it said nothing
+	says  verdict       // about the endpoint
 }
 
 // vendorError is the error object of both dialects, as lenient as servers are with it.
@@ -158,8 +159,14 @@ func classify(status int, e vendorError) hob.ErrorClass {
 	return hob.ClassBadRequest
 }
 
+// maxAsked bounds what a provider may ask to wait. What is told beyond it is taken for this.
+const maxAsked = 24 * time.Hour
+
 // retryAfter reads how long the provider wants to be left alone: retry-after-ms, or Retry-After in seconds or as a date.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// It is 0 where the provider said nothing that can be understood.
+func retryAfter(h http.Header, now time.Time) time.Duration { return min(askedWait(h, now), maxAsked) }
+
+func askedWait(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms >= 0 && ms < 1e12 {
 		return time.Duration(ms * float64(time.Millisecond))
 	}

@@ -323,12 +323,12 @@ const benchDeltas = 1_000
 
 func benchmark(b *testing.B, source func() io.Reader) {
 	c := &caller{limits: Config{}.limits()}
-	dog := watch(time.Hour, func(error) {})
+	dog := watch(time.Hour, time.Hour, func(error) {})
 	defer dog.pause()
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		out := &sink{dog: dog, idle: time.Hour, yield: func(d hob.Delta, _ error) bool { n += len(d.Text); return true }}
+		out := &sink{dog: dog, idle: time.Hour, stall: time.Hour, yield: func(d hob.Delta, _ error) bool { n += len(d.Text); return true }}
 		events := newEventReader(watchedBody{source(), dog})
 		err := c.events(events, &chatDecoder{}, out)
 		events.release()
@@ -369,10 +369,10 @@ func BenchmarkDeltaGeneral(b *testing.B) {
 func TestDelta_CostsAtMostOneAllocation(t *testing.T) {
 	body := textStream(benchDeltas)
 	c := &caller{limits: Config{}.limits()}
-	dog := watch(time.Hour, func(error) {})
+	dog := watch(time.Hour, time.Hour, func(error) {})
 	defer dog.pause()
 	got := testing.AllocsPerRun(20, func() {
-		out := &sink{dog: dog, idle: time.Hour, yield: func(hob.Delta, error) bool { return true }}
+		out := &sink{dog: dog, idle: time.Hour, stall: time.Hour, yield: func(hob.Delta, error) bool { return true }}
 		events := newEventReader(&oneEvent{body})
 		defer events.release()
 		if err := c.events(events, &chatDecoder{}, out); err != nil {

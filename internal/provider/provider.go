@@ -41,7 +41,11 @@ type Config struct {
 	FirstWait   time.Duration // silence before the first delta
 	ThinkerWait time.Duration // the same for models that think without a sign of life
 	Idle        time.Duration // silence between two deltas
+	Stall       time.Duration // signs of life without progress; never less than FirstWait before the first delta
 	Total       time.Duration // of one call with its retries
+	BreakAfter  int           // failed tries in a row after which an endpoint is left alone; negative = never
+	BreakFor    time.Duration // for this long, doubling
+	BreakMost   time.Duration // up to this long
 	Clock       hob.Clock     // nil = the system's
 }
 
@@ -62,6 +66,7 @@ type env struct {
 	config   Config
 	endpoint Endpoint
 	limits   limits
+	circuits *circuits
 }
 
 var makers = map[string]maker{}
@@ -75,18 +80,20 @@ type Registry struct {
 	limits    limits
 	providers map[string]func() (hob.Provider, error) // the configured ones, each made at its first use
 	byName    map[string]string                       // names and aliases
+	circuits  *circuits
 }
 
 // New makes a registry. Nothing is contacted, and faults of one provider's configuration are reported when it is opened.
 func New(c Config) *Registry {
 	r := &Registry{
 		config: c, limits: c.limits(), providers: map[string]func() (hob.Provider, error){}, byName: map[string]string{},
+		circuits: &circuits{},
 	}
 	for name, m := range makers {
 		for _, alias := range append([]string{name}, m.aliases...) {
 			r.byName[alias] = name
 		}
-		e := env{config: c, limits: r.limits}
+		e := env{config: c, limits: r.limits, circuits: r.circuits}
 		if m.endpoint != nil {
 			e.endpoint, _ = m.endpoint(c)
 		}
@@ -98,10 +105,14 @@ func New(c Config) *Registry {
 func (c Config) limits() limits {
 	l := limits{
 		retries: c.Retries, retryBase: c.RetryBase, first: c.FirstWait, thinker: c.ThinkerWait, idle: c.Idle,
-		total: c.Total, now: c.Clock,
+		stall: c.Stall, total: c.Total, now: c.Clock,
+		breaker: breakLimits{after: c.BreakAfter, first: c.BreakFor, most: c.BreakMost},
 	}
 	if l.retries == 0 {
 		l.retries = DefaultRetries
+	}
+	if l.breaker.after == 0 {
+		l.breaker.after = DefaultBreakAfter
 	}
 	for _, d := range []struct {
 		at    *time.Duration
@@ -111,6 +122,9 @@ func (c Config) limits() limits {
 		{&l.first, DefaultFirstWait},
 		{&l.thinker, DefaultThinkerWait},
 		{&l.idle, DefaultIdle},
+		{&l.stall, DefaultStall},
+		{&l.breaker.first, DefaultBreakFor},
+		{&l.breaker.most, DefaultBreakMost},
 		{&l.total, DefaultTotal},
 	} {
 		if *d.at <= 0 {
@@ -306,7 +320,8 @@ func (e env) caller(name, keyVar, urlVar, base string) (caller, error) {
 	clients := e.config.Clients
 	return caller{
 		name: name, keyVar: keyVar, urlVar: urlVar, base: base, limits: e.limits,
-		client: sync.OnceValues(func() (*http.Client, error) { return clients.OperatorClient(base) }),
-		clean:  redactorFor(e.endpoint.Key, u),
+		client:  sync.OnceValues(func() (*http.Client, error) { return clients.OperatorClient(base) }),
+		clean:   redactorFor(e.endpoint.Key, u),
+		breaker: newBreaker(name, base, e.limits, e.circuits),
 	}, nil
 }

@@ -64,10 +64,10 @@ func replay(t *testing.T, decode func() decoder, body io.Reader) outcome {
 	t.Helper()
 	var o outcome
 	c := &caller{name: "test", keyVar: "TEST_KEY", urlVar: "TEST_URL", limits: Config{}.limits()}
-	dog := watch(time.Hour, func(error) {})
+	dog := watch(time.Hour, time.Hour, func(error) {})
 	defer dog.pause()
-	out := &sink{dog: dog, idle: time.Hour, yield: func(d hob.Delta, _ error) bool { o.add(t, d); return true }}
-	err := c.read(&http.Response{Header: http.Header{}, Body: io.NopCloser(body)}, exchange{decode: decode}, dog, out)
+	out := &sink{dog: dog, idle: time.Hour, stall: time.Hour, yield: func(d hob.Delta, _ error) bool { o.add(t, d); return true }}
+	err := c.read(&http.Response{Header: http.Header{}, Body: io.NopCloser(body)}, exchange{decode: decode}, out)
 	if err != nil {
 		f := c.broken(t.Context(), t.Context(), out, exchange{}, err)
 		o.Error, o.Class = f.err.Message, f.err.Class
