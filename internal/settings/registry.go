@@ -1,0 +1,110 @@
+package settings
+
+import "hob"
+
+// The keys. Readers name them as text, since they do not import this package; a test per key shows that the reader exists.
+const (
+	AgentDefaultModel     = "AGENT_DEFAULT_MODEL"
+	CustomToolTimeout     = "CUSTOM_TOOL_TIMEOUT"
+	MaxToolOutputLength   = "MAX_TOOL_OUTPUT_LENGTH"
+	DefaultMaxResultChars = "DEFAULT_MAX_RESULT_CHARS"
+	ModelCallTimeout      = "MODEL_CALL_TIMEOUT"
+	CompactionModel       = "COMPACTION_MODEL"
+	CompactionMaxTokens   = "COMPACTION_MAX_TOKENS"
+	CompactionKeepTurns   = "COMPACTION_KEEP_TURNS"
+	ModelPrices           = "MODEL_PRICES"
+)
+
+// The categories.
+const (
+	agents     = "agents"
+	compaction = "compaction"
+	usage      = "usage"
+)
+
+// Category is a group of keys.
+type Category struct{ Name, Label string }
+
+// Categories lists the categories in the order in which they are shown.
+func Categories() []Category {
+	return []Category{
+		{agents, "Agents"},
+		{compaction, "Context compaction"},
+		{usage, "Usage and cost"},
+	}
+}
+
+// Key describes one setting.
+type Key struct {
+	Name        string
+	Category    string
+	Subcategory string
+	Label       string
+	Description string
+	Type        hob.SettingType
+	Default     string   // in text form
+	Min, Max    *float64 // of numbers
+	MaxBytes    int      // of text; MaxText where 0
+	Choices     []string // nil = any
+	Secret      bool     // text only: sealed at rest, reads as a mask
+	Advanced    bool
+	Env         string // the operator's variable that stands in where a workspace set nothing; "" = HOB_ and the name
+}
+
+// Registry lists every key in the order in which they are shown. No key is here that nothing reads.
+func Registry() []Key {
+	return []Key{
+		{
+			Name: AgentDefaultModel, Category: agents, Label: "Default model", Type: hob.StringSetting, MaxBytes: hob.MaxName,
+			Description: "Model of agents that are made without one; empty: that of the first configured provider",
+		},
+		{
+			Name: CustomToolTimeout, Category: agents, Label: "Time of custom tools", Type: hob.IntSetting,
+			Default: "30", Min: number(5), Max: number(300),
+			Description: "Seconds that a call of a custom HTTP tool may take which names no timeout of its own",
+		},
+		{
+			Name: MaxToolOutputLength, Category: agents, Label: "Length of HTTP answers", Type: hob.IntSetting,
+			Default: "10000", Min: number(1000), Max: number(200_000), Advanced: true,
+			Description: "Characters of an answer to a custom HTTP tool or to http_request that the model is shown",
+		},
+		{
+			Name: DefaultMaxResultChars, Category: agents, Label: "Length of tool results", Type: hob.IntSetting,
+			Default: "50000", Min: number(1000), Max: number(500_000), Advanced: true,
+			Description: "Characters of any tool's result that the model is shown",
+		},
+		{
+			Name: ModelCallTimeout, Category: agents, Label: "Time of a model call", Type: hob.IntSetting,
+			Default: "600", Min: number(10), Max: number(3600), Advanced: true,
+			Description: "Seconds that one model call may take, its retries included",
+		},
+		{
+			Name: CompactionModel, Category: compaction, Label: "Model for summaries", Type: hob.StringSetting, MaxBytes: hob.MaxName,
+			Description: "Model that sums up what no longer fits into the context; empty: a lightweight model of the run's provider, same: the run's own",
+		},
+		{
+			Name: CompactionMaxTokens, Category: compaction, Label: "Length of a summary", Type: hob.IntSetting,
+			Default: "8000", Min: number(500), Max: number(32_000), Advanced: true,
+			Description: "Tokens that a summary may have",
+		},
+		{
+			Name: CompactionKeepTurns, Category: compaction, Label: "Turns kept as they are", Type: hob.IntSetting,
+			Default: "3", Min: number(1), Max: number(50), Advanced: true,
+			Description: "Newest turns of a conversation that are not summed up",
+		},
+		{
+			Name: ModelPrices, Category: usage, Label: "Prices of models", Type: hob.StringSetting,
+			Description: "JSON object of prices by model, in US dollars for a million tokens; they come before the built-in ones",
+		},
+	}
+}
+
+func number(n float64) *float64 { return &n }
+
+// variable is the environment variable that stands in where a workspace set nothing.
+func (k Key) variable() string {
+	if k.Env != "" {
+		return k.Env
+	}
+	return "HOB_" + k.Name
+}
