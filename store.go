@@ -15,7 +15,11 @@ type Store interface {
 	SessionStore
 	RunStore
 	RunReader
+	UsageReader
 	KeyStore
+	SettingStore
+	ProviderKeyStore
+	ProfileStore
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -157,7 +161,7 @@ type RunCommit struct {
 	Base     int
 	Calls    []CallState // inserted or replaced by call id
 	Usage    []UsageEntry
-	Summary  *Summary // of the conversation so far, which replaces an earlier one; Turn is the run's own, whatever it says
+	Summary  *Summary // of the conversation so far, which replaces an earlier one; Turn is the run's own where 0
 	Outcome  *Outcome // ends the run, or lays it to rest
 }
 

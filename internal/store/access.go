@@ -21,6 +21,18 @@ func see(by hob.Principal, o hob.Object) error {
 	return hob.Can(by, hob.ScopeRead, o)
 }
 
+// administer is hob.Can for what belongs to a workspace, or the server, as a whole and to no agent: settings, provider
+// keys, model profiles. What they are about is no secret, so who may not change them is told so.
+func administer(by hob.Principal) error {
+	switch {
+	case by.Agent != "":
+		return hob.Errorf(hob.Forbidden, "your key is bound to one agent; settings and model providers belong to the whole workspace").WithCode("key_bound")
+	case !by.Has(hob.ScopeAdmin):
+		return hob.Errorf(hob.Forbidden, "this needs the scope %q, which your key or role does not have", hob.ScopeAdmin).WithCode("scope_missing")
+	}
+	return hob.Can(by, hob.ScopeAdmin, hob.Object{Kind: hob.KeyObject, Workspace: by.Workspace})
+}
+
 // starter names a principal in the runs it starts: as its owner's name, but a service key by its id as well.
 func starter(by hob.Principal) string { return string(by.Kind) + ":" + by.ID }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +15,7 @@ const (
 	eventWidth   = 5
 	messageWidth = 6
 	callWidth    = 14
-	usageWidth   = 15
+	usageWidth   = 19
 )
 
 // texts are the statements that are put together from parts, made once so that each is prepared once.
@@ -35,7 +36,8 @@ func newTexts() texts {
 			is_error = excluded.is_error, is_unknown = excluded.is_unknown, started_at = excluded.started_at,
 			ended_at = excluded.ended_at`),
 		usage: newBulk(`INSERT INTO usage (workspace_id, started_by, agent_id, run_id, run_n, component, model, step, prompt_tokens,
-			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, created_at)`, usageWidth, ""),
+			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, action, quantity, cost, unpriced,
+			created_at)`, usageWidth, ""),
 		moves: newMoves(),
 	}
 }
@@ -137,6 +139,9 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	if !ok {
 		return fmt.Errorf("commit run %s: there is no state %q", c.Run, next)
 	}
+	if c.Summary != nil && (c.Summary.Index < 0 || c.Summary.Text == "") {
+		return fmt.Errorf("commit run %s: a summary needs a text and an index of 0 or more, not %d", c.Run, c.Summary.Index)
+	}
 	messages, err := commitMessages(c)
 	if err != nil {
 		return err
@@ -208,16 +213,26 @@ func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, mes
 			return fmt.Errorf("insert usage: %w", err)
 		}
 	}
-	if c.Outcome == nil {
+	if c.Summary != nil {
+		if _, err := t.exec(ctx, `INSERT INTO summaries (session_n, turn, idx, text, created_at)
+			SELECT session_n, turn, ?, ?, ? FROM runs WHERE n = ?`, int64(c.Summary.Index), c.Summary.Text, now, m.n); err != nil {
+			return fmt.Errorf("insert a summary: %w", err)
+		}
+	}
+	return writeOutcome(ctx, t, m.n, c.Outcome)
+}
+
+// writeOutcome notes how a run ended or why it rests; nothing where the commit leaves it under way.
+func writeOutcome(ctx context.Context, t *tx, run int64, o *hob.Outcome) error {
+	if o == nil {
 		return nil
 	}
-	o := c.Outcome
 	usage, err := json.Marshal(o.Usage)
 	if err != nil {
 		return fmt.Errorf("encode a run's usage: %w", err)
 	}
 	_, err = t.exec(ctx, `UPDATE run_details SET code = ?, error = ?, content = ?, steps = ?, token_usage = ? WHERE run_n = ?`,
-		o.Code, o.Error, o.Content, int64(o.Steps), string(usage), m.n)
+		o.Code, o.Error, o.Content, int64(o.Steps), string(usage), run)
 	return hob.Wrap("write a run's outcome", err)
 }
 
@@ -267,7 +282,8 @@ func usageArgs(m place, c hob.RunCommit, now int64) []any {
 	for _, e := range c.Usage {
 		u := e.Usage
 		args = append(args, m.ws, m.by, m.agent, string(c.Run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
-			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated), now)
+			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated),
+			cmp.Or(e.Action, hob.ActionModelCall), cmp.Or(e.Quantity, 1), int64(u.Cost), flag(e.Unpriced), now)
 	}
 	return args
 }

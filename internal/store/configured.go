@@ -8,12 +8,12 @@ import (
 	"hob"
 )
 
-// maxConfigured is how many agents the cache knows; at the bound it begins anew.
+// maxConfigured is how many agents, or workspaces, the cache knows; at the bound it begins anew.
 const maxConfigured = 4096
 
-// configured remembers agents and what is assigned to them, which every start of a run asks for. It is on where this
-// process alone writes the database; where others may, every question goes to the database. What it gives is shared and
-// must not be changed.
+// configured remembers what every start of a run asks for: agents, what is assigned to them, a workspace's settings and
+// provider keys, model profiles. It is on where this process alone writes the database; where others may, every question
+// goes to the database. What it gives is shared and must not be changed.
 type configured struct {
 	on bool
 
@@ -21,9 +21,15 @@ type configured struct {
 	writes   uint64 // grows with every change of the configuration
 	agents   map[hob.AgentID]hob.Agent
 	assigned map[hob.AgentID][]hob.AssignedTool
+	settings map[hob.WorkspaceID]map[string]hob.StoredSetting
+	keys     map[hob.WorkspaceID][]hob.ProviderKey
+	profiles map[everybody][]hob.ModelProfile
 }
 
-// configure is write for changes of agents, tools and assignments. Its caller is told of the success only when nothing
+// everybody is the key of what belongs to the server as a whole.
+type everybody struct{}
+
+// configure is write for changes of what configured remembers. Its caller is told of the success only when nothing
 // older is remembered any more.
 func (s *DB) configure(ctx context.Context, what string, fn func(context.Context, *tx) error) error {
 	defer s.configured.forget()
@@ -34,12 +40,12 @@ func (c *configured) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes++
-	c.agents, c.assigned = nil, nil
+	c.agents, c.assigned, c.settings, c.keys, c.profiles = nil, nil, nil, nil, nil
 }
 
-// recall gives what from remembers of an agent, or reads and keeps it. What was read while the configuration changed is
+// recall gives what from remembers under an id, or reads and keeps it. What was read while the configuration changed is
 // not kept.
-func recall[T any](c *configured, from func(*configured) *map[hob.AgentID]T, id hob.AgentID, read func() (T, error)) (T, error) {
+func recall[K comparable, T any](c *configured, from func(*configured) *map[K]T, id K, read func() (T, error)) (T, error) {
 	if !c.on {
 		return read()
 	}
@@ -59,7 +65,7 @@ func recall[T any](c *configured, from func(*configured) *map[hob.AgentID]T, id 
 	if c.writes == writes {
 		m := from(c)
 		if *m == nil || len(*m) >= maxConfigured {
-			*m = map[hob.AgentID]T{}
+			*m = map[K]T{}
 		}
 		(*m)[id] = got
 	}
@@ -68,6 +74,11 @@ func recall[T any](c *configured, from func(*configured) *map[hob.AgentID]T, id 
 
 func agentsOf(c *configured) *map[hob.AgentID]hob.Agent            { return &c.agents }
 func assignedOf(c *configured) *map[hob.AgentID][]hob.AssignedTool { return &c.assigned }
+func keysOf(c *configured) *map[hob.WorkspaceID][]hob.ProviderKey  { return &c.keys }
+func profilesOf(c *configured) *map[everybody][]hob.ModelProfile   { return &c.profiles }
+func settingsOf(c *configured) *map[hob.WorkspaceID]map[string]hob.StoredSetting {
+	return &c.settings
+}
 
 // Agent reads one agent.
 func (s *DB) Agent(ctx context.Context, by hob.Principal, id hob.AgentID) (hob.Agent, error) {

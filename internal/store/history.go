@@ -27,38 +27,62 @@ func scanPastRun(r row) (p pastRun, err error) {
 func (s *DB) History(ctx context.Context, by hob.Principal, id hob.SessionID, r hob.HistoryRange) (hob.History, error) {
 	ctx, t := s.lookUp(ctx)
 	x, err := readSession(ctx, t, by, "", id)
-	if err != nil || r.Before <= r.After+1 {
+	if err != nil {
 		return hob.History{}, err
 	}
-	runs, cut, err := pastRuns(ctx, t, x.n, r)
+	var h hob.History
+	sum, err := summary(ctx, t, x.n, r.Before)
+	if err != nil {
+		return hob.History{}, hob.Wrap("read a session's summary", err)
+	}
+	if sum.Turn > 0 {
+		h.Summary = &sum
+		r.After = max(r.After, sum.Turn-1)
+	}
+	if r.Before <= r.After+1 {
+		return h, nil
+	}
+	runs, cut, err := pastRuns(ctx, t, x.n, r, sum)
 	if err != nil {
 		return hob.History{}, hob.Wrap("gather a history", err)
 	}
-	ns := make([]int64, len(runs))
-	for i, p := range runs {
-		ns[i] = p.n
-	}
-	messages, err := messagesOf(ctx, t, ns)
+	messages, err := pastMessages(ctx, t, runs, sum)
 	if err != nil {
 		return hob.History{}, hob.Wrap("read a history", err)
 	}
-	h := hob.History{Cut: cut, Runs: make([]hob.PastRun, 0, len(runs))}
+	h.Cut, h.Runs = cut, make([]hob.PastRun, 0, len(runs))
 	for _, p := range slices.Backward(runs) {
 		h.Runs = append(h.Runs, hob.PastRun{Turn: p.turn, Chars: int(p.chars), Messages: told(p, messages[p.n])})
 	}
 	return h, nil
 }
 
+// summary is the newest one of the session's turns up to one; the zero Summary where there is none: turns count from 1.
+func summary(ctx context.Context, t *tx, session, upTo int64) (hob.Summary, error) {
+	sum, err := one(ctx, t, scanSummary, `SELECT turn, idx, text FROM summaries WHERE session_n = ? AND turn <= ? ORDER BY n DESC LIMIT 1`,
+		session, upTo)
+	if none(err) {
+		return hob.Summary{}, nil
+	}
+	return sum, err
+}
+
+func scanSummary(r row) (x hob.Summary, err error) {
+	err = r.Scan(&x.Turn, &x.Index, &x.Text)
+	return x, err
+}
+
 // pastRuns picks the finished runs of a range, the newest first, while their messages fit into the budget. cut says that
-// not all of them did.
-func pastRuns(ctx context.Context, t *tx, session int64, in hob.HistoryRange) (picked []pastRun, cut bool, err error) {
+// not all of them did. What the summary covers of its own run does not count.
+func pastRuns(ctx context.Context, t *tx, session int64, in hob.HistoryRange, sum hob.Summary) (picked []pastRun, cut bool, err error) {
 	budget, before := int64(in.Budget), in.Before
 	for {
 		page, err := many(ctx, t, scanPastRun, `SELECT r.n, r.turn, r.status, d.code, d.error,
-				(SELECT CAST(coalesce(sum(m.chars), 0) AS BIGINT) FROM messages m WHERE m.run_n = r.n)
+				(SELECT CAST(coalesce(sum(m.chars), 0) AS BIGINT) FROM messages m
+					WHERE m.run_n = r.n AND (r.turn <> ? OR m.idx = 0 OR m.idx >= ?))
 			FROM runs r JOIN run_details d ON d.run_n = r.n
 			WHERE r.session_n = ? AND r.turn > ? AND r.turn < ? AND r.completed_at <> 0 ORDER BY r.turn DESC LIMIT ?`,
-			session, in.After, before, int64(historyPage))
+			sum.Turn, int64(sum.Index), session, in.After, before, int64(historyPage))
 		if err != nil {
 			return nil, false, err
 		}
@@ -73,6 +97,24 @@ func pastRuns(ctx context.Context, t *tx, session int64, in hob.HistoryRange) (p
 			return picked, false, nil
 		}
 	}
+}
+
+// pastMessages reads the messages of runs but for those that the summary covers.
+func pastMessages(ctx context.Context, t *tx, runs []pastRun, sum hob.Summary) (map[int64][]hob.Message, error) {
+	if len(runs) == 0 {
+		return map[int64][]hob.Message{}, nil
+	}
+	covered := int64(0) // the number of the summary's run
+	ns := make([]int64, len(runs))
+	for i, p := range runs {
+		if ns[i] = p.n; p.turn == sum.Turn {
+			covered = p.n
+		}
+	}
+	in, args := inList(ns)
+	list, err := many(ctx, t, scanMessage, `SELECT `+messageColumns+` FROM messages
+		WHERE run_n IN `+in+` AND (run_n <> ? OR idx = 0 OR idx >= ?) ORDER BY run_n, idx`, append(args, covered, int64(sum.Index))...)
+	return byRun(list), err
 }
 
 // told gives a run's messages as a later turn may read them, a valid sequence whatever happened to the run: calls stand

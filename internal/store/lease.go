@@ -23,25 +23,7 @@ func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
 	if st, err = loadState(ctx, t, x, st); err != nil {
 		return hob.RunState{}, fmt.Errorf("load run %s: %w", id, err)
 	}
-	if !x.Status.Final() {
-		if st.Run.Usage, err = usageSoFar(ctx, t, x.Run); err != nil {
-			return hob.RunState{}, fmt.Errorf("load run %s: %w", id, err)
-		}
-	}
 	return st, nil
-}
-
-// usageSoFar adds up what the model calls of an unfinished run have cost. The ledger is in order of time, so only what
-// was written since the run began is looked at.
-func usageSoFar(ctx context.Context, t *tx, r hob.Run) (hob.Usage, error) {
-	return one(ctx, t, func(w row) (u hob.Usage, err error) {
-		err = w.Scan(&u.PromptTokens, &u.CompletionTokens, &u.ReasoningTokens, &u.CachedTokens, &u.TotalTokens)
-		return u, err
-	}, `SELECT CAST(coalesce(sum(prompt_tokens), 0) AS BIGINT), CAST(coalesce(sum(completion_tokens), 0) AS BIGINT),
-			CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(cached_tokens), 0) AS BIGINT),
-			CAST(coalesce(sum(total_tokens), 0) AS BIGINT)
-		FROM usage WHERE workspace_id = ? AND created_at >= ? AND run_id = ?`,
-		string(r.Workspace), r.CreatedAt.Micros(), string(r.ID))
 }
 
 func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.RunState, error) {
@@ -87,17 +69,6 @@ func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.Ru
 	st.VoidFrom, err = one(ctx, t, scanInt, `SELECT coalesce(min(seq), 0) FROM run_events
 		WHERE run_n = ? AND seq > ? AND type IN `+textTypes, x.n, step.Seq)
 	return st, err
-}
-
-// spent is what a run's model calls have cost so far.
-func spent(ctx context.Context, t *tx, x storedRun) (hob.Usage, error) {
-	return one(ctx, t, func(r row) (u hob.Usage, err error) {
-		err = r.Scan(&u.PromptTokens, &u.CompletionTokens, &u.ReasoningTokens, &u.CachedTokens, &u.TotalTokens)
-		return u, err
-	}, `SELECT CAST(coalesce(sum(prompt_tokens), 0) AS BIGINT), CAST(coalesce(sum(completion_tokens), 0) AS BIGINT),
-			CAST(coalesce(sum(reasoning_tokens), 0) AS BIGINT), CAST(coalesce(sum(cached_tokens), 0) AS BIGINT),
-			CAST(coalesce(sum(total_tokens), 0) AS BIGINT)
-		FROM usage WHERE run_n = ? AND run_id = ?`, x.n, string(x.ID))
 }
 
 // textTypes are the events that carry streamed text: the deltas, and the chunks of runs without tools.

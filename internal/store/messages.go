@@ -57,14 +57,18 @@ func scanMessage(r row) (runMessage, error) {
 
 // messagesOf reads the messages of runs, in order, by run.
 func messagesOf(ctx context.Context, t *tx, runs []int64) (map[int64][]hob.Message, error) {
-	out := make(map[int64][]hob.Message, len(runs))
 	if len(runs) == 0 {
-		return out, nil
+		return map[int64][]hob.Message{}, nil
 	}
 	in, args := inList(runs)
 	list, err := many(ctx, t, scanMessage, `SELECT `+messageColumns+` FROM messages WHERE run_n IN `+in+` ORDER BY run_n, idx`, args...)
+	return byRun(list), err
+}
+
+func byRun(list []runMessage) map[int64][]hob.Message {
+	out := map[int64][]hob.Message{}
 	for _, x := range list {
 		out[x.run] = append(out[x.run], x.m)
 	}
-	return out, err
+	return out
 }

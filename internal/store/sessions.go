@@ -252,7 +252,8 @@ func (s *DB) DeleteSession(ctx context.Context, by hob.Principal, ag hob.AgentID
 			}
 			runs = runs[n:]
 		}
-		return nil
+		_, err = t.exec(ctx, `DELETE FROM summaries WHERE session_n = ?`, x.n)
+		return hob.Wrap("delete from summaries", err)
 	})
 }
 
