@@ -216,12 +216,17 @@ func (c *circuits) add(b *breaker) {
 	if len(c.open) < c.sweep {
 		return
 	}
+	c.forget()
+	c.sweep = max(2*len(c.open), least)
+}
+
+// forget drops the breakers that are gone. c.mu is held.
+func (c *circuits) forget() {
 	for p := range c.open {
 		if p.Value() == nil {
 			delete(c.open, p)
 		}
 	}
-	c.sweep = max(2*len(c.open), least)
 }
 
 func (c *circuits) remove(b *breaker) {

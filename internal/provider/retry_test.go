@@ -310,7 +310,7 @@ func TestProviders_AnEndedAnswerIsNotHeldUpByAnOpenConnection(t *testing.T) {
 func TestProviders_ManyRetriesDoNotOverflowTheWait(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, vendors[0], fakeai.Always(fakeai.Error(500, "no")), func(c *provider.Config) {
-		c.Retries, c.RetryBase = 100, time.Nanosecond
+		c.Retries, c.RetryBase, c.BreakAfter = 100, time.Nanosecond, -1
 	})
 	if a := collect(t, b.model, ask("hi")); a.Err == nil || len(b.fake.Requests()) != 101 {
 		t.Errorf("%d tries, %+v", len(b.fake.Requests()), a.Err)
