@@ -20,7 +20,7 @@ func Exercise(t *testing.T, open func(t *testing.T) hob.Store) {
 	t.Helper()
 	for _, group := range []map[string]func(*world){
 		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(),
-		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(),
+		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
