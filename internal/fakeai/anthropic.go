@@ -18,6 +18,7 @@ type messagesBody struct {
 	Stream      bool              `json:"stream"`
 	Temperature *float64          `json:"temperature"`
 	Thinking    *messagesThinking `json:"thinking"`
+	Output      json.RawMessage   `json:"output_config"`
 }
 
 type messagesMessage struct {
@@ -26,6 +27,7 @@ type messagesMessage struct {
 }
 
 type messagesTool struct {
+	Type        string          `json:"type"`
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
@@ -66,34 +68,14 @@ var messagesMembers = []string{
 	"thinking", "output_config", "metadata", "stop_sequences", "top_p", "top_k",
 }
 
-func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
-	number := s.next()
-	p, err := s.parseMessages(w, r)
-	if err != nil {
-		f := asFault(err)
-		s.refuse(f)
-		writeAnthropicError(w, f.Status, f)
-		return
-	}
-	p.Number = number
-	s.keep(p)
-	reply := s.opts.Reply(p)
-	if !pause(r, reply.Wait) {
-		return
-	}
-	for k, v := range reply.Header {
-		w.Header()[http.CanonicalHeaderKey(k)] = v
-	}
-	switch {
-	case reply.Status != 0:
-		writeAnthropicError(w, reply.Status, fault{Message: reply.Message, Type: reply.Type})
-	case p.Stream:
-		failure := named("error", anthropicError(fault{Message: reply.Message, Type: reply.Type}))
-		reply.deliver(w, r, messagesEvents(p, reply), failure)
-	case reply.CutAfter < 0:
-		cut(http.NewResponseController(w))
-	default:
-		writeJSON(w, http.StatusOK, messagesAnswer(p, reply))
+func (s *Server) messagesVoice() voice {
+	return voice{
+		parse: s.parseMessages, refuse: writeAnthropicError, events: messagesEvents, answer: messagesAnswer,
+		words: func(r Reply) fault { return fault{Message: r.Message, Type: r.Type} },
+		event: func(f fault) []byte { return named("error", anthropicError(f)) },
+		window: func(tokens, most int) fault {
+			return invalid("", "prompt is too long: %d tokens > %d maximum", tokens, most)
+		},
 	}
 }
 
@@ -126,7 +108,7 @@ func (s *Server) parseMessages(w http.ResponseWriter, r *http.Request) (Parsed, 
 		Dialect: Anthropic, Model: b.Model, Stream: b.Stream, IncludeUsage: true, MaxTokens: *b.MaxTokens,
 		Header: r.Header.Clone(), Body: raw,
 	}
-	for _, check := range []func(*messagesBody, *Parsed) error{checkSystem, checkMessagesTools, checkTurns, checkThinking} {
+	for _, check := range []func(*messagesBody, *Parsed) error{checkSystem, checkMessagesTools, checkTurns, checkThinking, checkOutputConfig} {
 		if err := check(&b, &p); err != nil {
 			return Parsed{}, err
 		}
@@ -157,7 +139,18 @@ func checkSystem(b *messagesBody, p *Parsed) error {
 
 func checkMessagesTools(b *messagesBody, p *Parsed) error {
 	for i, t := range b.Tools {
+		if t.Type == searchTool {
+			if t.Name != "web_search" || strings.HasPrefix(b.Model, "claude-2") {
+				return invalid("", "tools.%d: '%s' is not a valid server tool for this model", i, t.Name)
+			}
+			p.Search = true
+			continue
+		}
 		switch {
+		case t.Type != "" && t.Type != "custom":
+			return invalid("", "tools.%d: Input tag '%s' found using 'type' does not match any of the expected tags", i, t.Type)
+		case p.Search && t.Name == "web_search":
+			return invalid("", "tools: Tool names must be unique.")
 		case !toolName.MatchString(t.Name):
 			return invalid("", "tools.%d.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", i)
 		case slices.ContainsFunc(p.Tools, func(o Tool) bool { return o.Name == t.Name }):
@@ -187,6 +180,9 @@ func checkMessagesTools(b *messagesBody, p *Parsed) error {
 	}
 	return nil
 }
+
+// searchTool is the type of Anthropic's own web search.
+const searchTool = "web_search_20250305"
 
 // turnState walks through the messages of a request.
 type turnState struct {

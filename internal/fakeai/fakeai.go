@@ -1,6 +1,6 @@
-// Package fakeai is a language model that costs nothing: an HTTP server that speaks OpenAI's chat completions and
-// Anthropic's Messages as the vendors do, checks every request as strictly as they do, and answers what a Go function
-// says. Tests, end-to-end runs and the benchmark talk to it.
+// Package fakeai is a language model that costs nothing: an HTTP server that speaks OpenAI's chat completions, Anthropic's
+// Messages and Google's Gemini API as the vendors do, checks every request as strictly as they do, and answers what a Go
+// function says. Tests, end-to-end runs and the benchmark talk to it.
 //
 // It is a test double and never part of the program. It understands nothing of what it is asked, and where the vendors
 // are lenient (an unknown parameter here, an empty text there) it is not.
@@ -26,6 +26,7 @@ type Dialect string
 const (
 	OpenAI    Dialect = "openai"
 	Anthropic Dialect = "anthropic"
+	Gemini    Dialect = "gemini"
 )
 
 // Parsed is a request that passed all checks.
@@ -40,11 +41,22 @@ type Parsed struct {
 	Stream       bool
 	IncludeUsage bool // the stream is to end with usage; always so with Anthropic
 	MaxTokens    int
+	Tokens       int        // of the prompt; counted where the server has a Window
+	Form         AnswerForm // the wanted form of answer
+	Search       bool       // the vendor's own web search is wanted
 	Header       http.Header
 	Body         json.RawMessage
 }
 
-// Message is a message without the dialect's forms. Tool results of Anthropic's user messages are messages of role tool.
+// AnswerForm is the form of answer that a request asks for. Its zero value is free text.
+type AnswerForm struct {
+	JSON   bool            // the answer must be JSON
+	Schema json.RawMessage // and fit this schema
+	Strict bool            // which the vendor enforces
+}
+
+// Message is a message without the dialect's forms. Tool results of Anthropic's user messages, and the function responses of
+// Gemini's, are messages of role tool.
 type Message struct {
 	Role     string // user, assistant or tool
 	Text     string
@@ -106,6 +118,7 @@ type Options struct {
 	Models []string           // others do not exist, where it is set
 	Extra  []string           // further top-level members that requests may have
 	Keep   int                // how many requests are kept for Requests; 0 = 1,000
+	Window int                // tokens of a prompt; longer ones are refused in the vendor's words. 0 = no bound
 }
 
 const defaultKeep = 1_000
@@ -133,9 +146,11 @@ func New(o Options) *Server {
 		o.Models = slices.Clone(o.Models)
 	}
 	s := &Server{opts: o, mux: http.NewServeMux()}
-	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
-	s.mux.HandleFunc("POST /v1/messages", s.messages)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.serve(s.chatVoice()))
+	s.mux.HandleFunc("POST /v1/messages", s.serve(s.messagesVoice()))
 	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /v1beta/{collection}/{call}", s.serve(s.geminiVoice()))
+	s.mux.HandleFunc("GET /v1beta/models", s.geminiModels)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeOpenAIError(w, http.StatusNotFound, fault{
 			Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")", Type: "invalid_request_error",
@@ -183,13 +198,14 @@ func (s *Server) refuse(f fault) {
 	s.refusals = append(s.refusals, f.Message)
 }
 
-// fault is why a request is refused; it is an error of both dialects.
+// fault is why a request is refused; it is an error of all dialects.
 type fault struct {
 	Status  int
 	Message string
 	Type    string
 	Param   string
 	Code    string
+	Details []any // of Google's errors
 }
 
 func (f fault) Error() string { return f.Message }

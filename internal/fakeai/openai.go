@@ -25,6 +25,12 @@ type chatBody struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	ResponseFormat      json.RawMessage `json:"response_format"`
 	ReasoningEffort     string          `json:"reasoning_effort"`
+	WebSearchOptions    json.RawMessage `json:"web_search_options"`
+	Plugins             []chatPlugin    `json:"plugins"` // OpenRouter's
+}
+
+type chatPlugin struct {
+	ID string `json:"id"`
 }
 
 type streamOptions struct {
@@ -58,7 +64,7 @@ type chatTool struct {
 
 var chatMembers = []string{
 	"model", "messages", "tools", "tool_choice", "stream", "stream_options", "temperature",
-	"max_tokens", "max_completion_tokens", "response_format", "reasoning_effort", "parallel_tool_calls", "top_p", "n", "stop",
+	"max_tokens", "max_completion_tokens", "response_format", "reasoning_effort", "web_search_options", "parallel_tool_calls", "top_p", "n", "stop",
 	"seed", "user", "metadata", "store", "presence_penalty", "frequency_penalty",
 }
 
@@ -68,34 +74,16 @@ func invalid(param, format string, args ...any) fault {
 	}
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
-	number := s.next()
-	p, err := s.parseChat(w, r)
-	if err != nil {
-		f := asFault(err)
-		s.refuse(f)
-		writeOpenAIError(w, f.Status, f)
-		return
-	}
-	p.Number = number
-	s.keep(p)
-	reply := s.opts.Reply(p)
-	if !pause(r, reply.Wait) {
-		return
-	}
-	for k, v := range reply.Header {
-		w.Header()[http.CanonicalHeaderKey(k)] = v
-	}
-	switch {
-	case reply.Status != 0:
-		writeOpenAIError(w, reply.Status, openAIWords(reply))
-	case p.Stream:
-		failure := event(mustJSON(openAIError(openAIWords(reply))))
-		reply.deliver(w, r, chatEvents(p, reply), failure)
-	case reply.CutAfter < 0:
-		cut(http.NewResponseController(w))
-	default:
-		writeJSON(w, http.StatusOK, chatAnswer(p, reply))
+func (s *Server) chatVoice() voice {
+	return voice{
+		parse: s.parseChat, refuse: writeOpenAIError, words: openAIWords, events: chatEvents, answer: chatAnswer,
+		event: func(f fault) []byte { return event(mustJSON(openAIError(f))) },
+		window: func(tokens, most int) fault {
+			f := invalid("messages", "This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. "+
+				"Please reduce the length of the messages.", most, tokens)
+			f.Code = "context_length_exceeded"
+			return f
+		},
 	}
 }
 
@@ -153,7 +141,7 @@ func (s *Server) parseChat(w http.ResponseWriter, r *http.Request) (Parsed, erro
 		Dialect: OpenAI, Model: b.Model, Stream: b.Stream, Header: r.Header.Clone(), Body: raw,
 		IncludeUsage: b.StreamOptions != nil && b.StreamOptions.IncludeUsage,
 	}
-	for _, check := range []func(*chatBody, *Parsed) error{checkChatTools, checkChatTuning, checkChatMessages} {
+	for _, check := range []func(*chatBody, *Parsed) error{checkChatTools, checkChatTuning, checkChatMessages, checkChatForm} {
 		if err := check(&b, &p); err != nil {
 			return Parsed{}, err
 		}
@@ -266,6 +254,15 @@ func checkChatTuning(b *chatBody, p *Parsed) error {
 		return unsupported("reasoning_effort", b.Model, "")
 	case b.ReasoningEffort != "" && !slices.Contains([]string{"none", "minimal", "low", "medium", "high"}, b.ReasoningEffort):
 		return invalid("reasoning_effort", "Invalid value: '%s'.", b.ReasoningEffort)
+	case len(b.WebSearchOptions) > 0 && !strings.Contains(b.Model, "-search"):
+		return unsupported("web_search_options", b.Model, "")
+	}
+	p.Search = len(b.WebSearchOptions) > 0
+	for _, plugin := range b.Plugins {
+		if plugin.ID != "web" {
+			return invalid("plugins", "Invalid plugin: '%s'.", plugin.ID)
+		}
+		p.Search = true
 	}
 	for _, n := range []*int{b.MaxTokens, b.MaxCompletionTokens} {
 		if n != nil {
@@ -275,27 +272,5 @@ func checkChatTuning(b *chatBody, p *Parsed) error {
 			p.MaxTokens = *n
 		}
 	}
-	if len(b.ResponseFormat) == 0 {
-		return nil
-	}
-	var format struct {
-		Type   string `json:"type"`
-		Schema *struct {
-			Name   string          `json:"name"`
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	}
-	if err := json.Unmarshal(b.ResponseFormat, &format); err != nil {
-		return invalid("response_format", "Invalid type for 'response_format'.")
-	}
-	switch format.Type {
-	case "text", "json_object":
-		return nil
-	case "json_schema":
-		if format.Schema == nil || format.Schema.Name == "" {
-			return invalid("response_format.json_schema.name", "Missing required parameter: 'response_format.json_schema.name'.")
-		}
-		return nil
-	}
-	return invalid("response_format.type", "Invalid value: '%s'.", format.Type)
+	return nil
 }

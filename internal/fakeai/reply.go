@@ -1,6 +1,7 @@
 package fakeai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -46,8 +47,15 @@ type Reply struct {
 	CutAfter int
 	// ErrorAfter sends the error of Message, Type and Code inside the stream behind this many events. 0 = none.
 	ErrorAfter int
-	Hang       bool   // says no more behind its last event until the client leaves
-	Raw        []byte // the whole stream as it is, instead of all that
+	// GarbageAfter sends an event that is no JSON behind this many events, and goes on. 0 = none.
+	GarbageAfter int
+	// CutBytes ends the connection behind this many bytes of the stream. 0 = no cut.
+	CutBytes    int
+	PerByte     time.Duration // writes the stream byte by byte, at this interval
+	Endless     bool          // goes on with pieces of text until the client leaves
+	Hang        bool          // says no more behind its last event until the client leaves
+	ContentType string        // of the stream, instead of text/event-stream
+	Raw         []byte        // the whole stream as it is, instead of all events; empty = an empty body
 }
 
 // Usage counts tokens.
@@ -181,50 +189,103 @@ func (r Reply) model(p Parsed) string {
 	return p.Model
 }
 
-// deliver writes the events of a stream, with the pauses and breaks that the reply asks for.
-func (r Reply) deliver(w http.ResponseWriter, req *http.Request, events [][]byte, failure []byte) {
+// garbage is an event that is no JSON.
+const garbage = "data: {\"broken\": \n\n"
+
+// deliver writes a stream, with the pauses and breaks that the reply asks for.
+func (r Reply) deliver(w http.ResponseWriter, req *http.Request, s stream) {
 	out := http.NewResponseController(w)
 	if r.CutAfter < 0 {
 		cut(out)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	kind := r.ContentType
+	if kind == "" {
+		kind = "text/event-stream; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
 	if r.Raw != nil {
-		_, _ = w.Write(r.Raw)
-		return
+		s.events, s.failure = [][]byte{r.Raw}, nil
 	}
-	if r.Interval == 0 && r.CutAfter == 0 && r.ErrorAfter == 0 && !r.Hang {
-		size := 0
-		for _, e := range events {
-			size += len(e)
-		}
-		all := make([]byte, 0, size)
-		for _, e := range events {
-			all = append(all, e...)
-		}
-		_, _ = w.Write(all)
-		return
-	}
-	for i, e := range events {
-		if r.ErrorAfter > 0 && i == r.ErrorAfter {
-			_, _ = w.Write(failure)
-			return
-		}
-		if i > 0 && !pause(req, r.Interval) {
-			return
-		}
-		_, _ = w.Write(e)
-		_ = out.Flush()
-		if r.CutAfter == i+1 {
-			cut(out)
-			return
-		}
-	}
-	if r.Hang {
+	p := &pen{r: r, w: w, out: out, req: req}
+	if p.all(s) && r.Hang {
 		<-req.Context().Done()
 	}
+}
+
+// pen writes the events of one stream.
+type pen struct {
+	r     Reply
+	w     http.ResponseWriter
+	out   *http.ResponseController
+	req   *http.Request
+	bytes int
+}
+
+// all writes every event. It is false where the stream ended before.
+func (p *pen) all(s stream) bool {
+	if !p.slow() && s.more == nil { // in one write
+		_, _ = p.w.Write(bytes.Join(s.events, nil))
+		return true
+	}
+	for i, e := range s.events {
+		if p.r.ErrorAfter > 0 && i == p.r.ErrorAfter {
+			p.write(s.failure)
+			return false
+		}
+		if p.r.GarbageAfter > 0 && i == p.r.GarbageAfter && !p.write([]byte(garbage)) {
+			return false
+		}
+		if i > 0 && !pause(p.req, p.r.Interval) || !p.write(e) {
+			return false
+		}
+		if p.r.CutAfter == i+1 {
+			cut(p.out)
+			return false
+		}
+	}
+	for n := 0; s.more != nil; n++ {
+		if !pause(p.req, p.r.Interval) || !p.write(s.more(n)) {
+			return false
+		}
+	}
+	return true
+}
+
+// slow says whether the reply wants more than one write.
+func (p *pen) slow() bool {
+	r := p.r
+	return r.Interval > 0 || r.PerByte > 0 || r.CutAfter > 0 || r.CutBytes > 0 || r.ErrorAfter > 0 || r.GarbageAfter > 0 || r.Hang
+}
+
+// write sends an event. It is false when the client has gone, or the stream was cut within the event.
+func (p *pen) write(e []byte) bool {
+	last := false
+	if left := p.r.CutBytes - p.bytes; p.r.CutBytes > 0 && left <= len(e) {
+		e, last = e[:left], true
+	}
+	p.bytes += len(e)
+	step := len(e)
+	if p.r.PerByte > 0 {
+		step = 1
+	}
+	for from := 0; from < len(e); from += step {
+		if !pause(p.req, p.r.PerByte) {
+			return false
+		}
+		if _, err := p.w.Write(e[from : from+step]); err != nil {
+			return false
+		}
+		if p.out.Flush() != nil {
+			return false
+		}
+	}
+	if last {
+		cut(p.out)
+	}
+	return !last
 }
 
 // cut ends the connection under the client.
