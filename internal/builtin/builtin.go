@@ -12,9 +12,11 @@
 package builtin
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"hob"
@@ -37,12 +39,13 @@ const (
 	callGrace = 2 * time.Second
 )
 
-// Settings are the numbers an operator can change. Fields of zero or below have their default.
+// Settings are the numbers that can be changed, for the server here and for a workspace through Deps.Setting. Fields of
+// zero or below have their default.
 type Settings struct {
 	HTTPTimeout   time.Duration // of one http_request; 30 s
 	CustomTimeout time.Duration // of a custom tool whose row names none, CUSTOM_TOOL_TIMEOUT; 30 s
 	MaxOutput     int           // characters of a response body shown, MAX_TOOL_OUTPUT_LENGTH; 10,000
-	MaxResult     int           // characters of any result that is JSON, so that nobody needs to cut it; 50,000
+	MaxResult     int           // characters of any result that is JSON, so that nobody needs to cut it, DEFAULT_MAX_RESULT_CHARS; 50,000
 	DescribeFor   time.Duration // how long the description of an agent's tables is reused; 30 s
 }
 
@@ -70,6 +73,38 @@ type Deps struct {
 	DatabaseOff string
 	Clock       hob.Clock // nil means hob.SystemClock
 	Settings    Settings
+	// Setting reads what a workspace set for itself, which comes before Settings; nil: nothing. It is asked whenever the
+	// tools of a run are loaded.
+	Setting hob.SettingReader
+}
+
+// The settings of a workspace that the tools read.
+const (
+	settingCustomTimeout = "CUSTOM_TOOL_TIMEOUT"      // seconds
+	settingMaxOutput     = "MAX_TOOL_OUTPUT_LENGTH"   // characters
+	settingMaxResult     = "DEFAULT_MAX_RESULT_CHARS" // characters
+)
+
+// settingsOf are the numbers of a workspace. One that cannot be read is the server's own: the run meets a store that
+// does not answer by itself.
+func (s *Set) settingsOf(ctx context.Context, ws hob.WorkspaceID) *Settings {
+	if s.deps.Setting == nil {
+		return &s.deps.Settings
+	}
+	own := s.deps.Settings
+	read := func(key string, to func(n int)) {
+		text, err := s.deps.Setting(ctx, ws, key)
+		if err != nil {
+			return
+		}
+		if n, err := strconv.Atoi(text); err == nil && n > 0 {
+			to(n)
+		}
+	}
+	read(settingCustomTimeout, func(n int) { own.CustomTimeout = time.Duration(n) * time.Second })
+	read(settingMaxOutput, func(n int) { own.MaxOutput = n })
+	read(settingMaxResult, func(n int) { own.MaxResult = n })
+	return &own
 }
 
 // Set is the toolset of the builtins and the custom HTTP tools. It is safe for concurrent use.

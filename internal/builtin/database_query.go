@@ -114,7 +114,7 @@ func openDatabaseQuery(o opening) (hob.ToolRunner, string) {
 		return nil, why
 	}
 	o.spec.Description += "\n" + text
-	return &databaseQuery{database: o.set.deps.Database, spec: o.spec, tables: g.tables, most: o.set.deps.Settings.MaxResult}, ""
+	return &databaseQuery{database: o.set.deps.Database, spec: o.spec, tables: g.tables, most: o.numbers.MaxResult}, ""
 }
 
 // databaseQuery reads the tables of one grant.

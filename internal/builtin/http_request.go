@@ -43,8 +43,10 @@ func init() {
 		open: func(o opening) (hob.ToolRunner, string) {
 			options := o.options.(*httpOptions)
 			o.spec.Recovery = options.recovery
-			o.spec.Timeout = o.set.deps.Settings.HTTPTimeout + callGrace
-			return &httpRequest{set: o.set, spec: o.spec, hosts: options.hosts, pool: poolName(o.grant, o.spec.Ref)}, ""
+			o.spec.Timeout = o.numbers.HTTPTimeout + callGrace
+			return &httpRequest{
+				set: o.set, spec: o.spec, numbers: o.numbers, hosts: options.hosts, pool: poolName(o.grant, o.spec.Ref),
+			}, ""
 		},
 	})
 }
@@ -82,10 +84,11 @@ func readHTTPOptions(keys map[string]json.RawMessage) (*httpOptions, error) {
 
 // httpRequest sends the request a model describes.
 type httpRequest struct {
-	set   *Set
-	spec  hob.ToolSpec
-	hosts []string
-	pool  string
+	set     *Set
+	spec    hob.ToolSpec
+	numbers *Settings // of the workspace
+	hosts   []string
+	pool    string
 }
 
 // httpAnswer is the result the model reads.
@@ -149,7 +152,7 @@ func (t *httpRequest) request(c hob.Call) (egress.Request, error) {
 	_, adminWrote := t.spec.Pinned["headers"]
 	return egress.Request{
 		Pool: t.pool, Method: method, URL: in.URL, Header: header, Body: body,
-		Timeout: t.set.deps.Settings.HTTPTimeout, MaxBody: readCap(t.set.deps.Settings.MaxOutput),
+		Timeout: t.numbers.HTTPTimeout, MaxBody: readCap(t.numbers.MaxOutput),
 		Redirects: redirectsFor(method), AllowedHosts: t.hosts, ModelHeaders: !adminWrote,
 	}, nil
 }
@@ -205,7 +208,7 @@ func isJSONText(s string) bool {
 }
 
 func (t *httpRequest) result(req egress.Request, res *egress.Response) hob.Result {
-	settings := t.set.deps.Settings
+	settings := t.numbers
 	text, _ := bodyText(res)
 	a := httpAnswer{Status: res.Status, Headers: shownHeaders(res.Header), Truncated: res.Truncated}
 	if redirected(req.URL, res.URL) {

@@ -22,17 +22,19 @@ type httpTool struct {
 	config  hob.ToolConfig
 	method  string
 	timeout time.Duration
+	most    int // characters of an answer that are shown
 	pool    string
 }
 
-func newHTTPTool(s *Set, g *hob.Grant, t *hob.Tool, bound *binding) *httpTool {
-	timeout := s.deps.Settings.CustomTimeout
+func newHTTPTool(s *Set, l loading, t *hob.Tool, bound *binding) *httpTool {
+	timeout := l.numbers.CustomTimeout
 	if t.Config.TimeoutSeconds > 0 {
 		timeout = time.Duration(t.Config.TimeoutSeconds * float64(time.Second))
 	}
 	recovery := cmp.Or(t.Config.Recovery, hob.RecoverOnce)
 	return &httpTool{
-		set: s, config: t.Config, method: methodOf(t.Config), timeout: timeout, pool: poolName(g, string(t.ID)),
+		set: s, config: t.Config, method: methodOf(t.Config), timeout: timeout, most: l.numbers.MaxOutput,
+		pool: poolName(l.grant, string(t.ID)),
 		spec: hob.ToolSpec{
 			Name: t.Name, Description: t.Description, Schema: bound.schema, Kind: hob.HTTPTool, Ref: string(t.ID),
 			Recovery: recovery, Effect: hob.EffectExternal, Parallel: recovery == hob.RecoverRead,
@@ -88,7 +90,7 @@ func (t *httpTool) request(c hob.Call) (egress.Request, error) {
 	header.Set("Idempotency-Key", c.Key)
 	req := egress.Request{
 		Pool: t.pool, Method: t.method, URL: t.config.Endpoint, Header: header, Timeout: t.timeout,
-		MaxBody: readCap(t.set.deps.Settings.MaxOutput), Redirects: redirectsFor(t.method),
+		MaxBody: readCap(t.most), Redirects: redirectsFor(t.method),
 	}
 	args := c.Arguments
 	if len(args) == 0 {
@@ -148,10 +150,9 @@ func (t *httpTool) result(res *egress.Response) hob.Result {
 	case text == "":
 		return hob.Result{Text: fmt.Sprintf("HTTP %d with an empty response", res.Status)}
 	}
-	most := t.set.deps.Settings.MaxOutput
-	text, more := cut(text, most)
+	text, more := cut(text, t.most)
 	if more || readable && res.Truncated {
-		text += fmt.Sprintf("\n[truncated: only the first %d characters are shown]", most)
+		text += fmt.Sprintf("\n[truncated: only the first %d characters are shown]", t.most)
 	}
 	return hob.Result{Text: text}
 }

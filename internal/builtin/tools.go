@@ -14,6 +14,7 @@ type opening struct {
 	ctx     context.Context //nolint:containedctx // lives for one call of open
 	set     *Set
 	grant   *hob.Grant
+	numbers *Settings // of the workspace
 	spec    hob.ToolSpec
 	options any
 }
@@ -36,13 +37,17 @@ func (s *Set) Tools(ctx context.Context, g hob.Grant) ([]hob.ToolRunner, []strin
 	tools := make([]hob.ToolRunner, 0, len(assigned))
 	taken := make(map[string]bool, len(assigned))
 	var warnings []string
+	numbers := &s.deps.Settings
+	if len(assigned) > 0 {
+		numbers = s.settingsOf(ctx, g.Agent.Workspace)
+	}
 	for _, a := range assigned {
 		name := nameOf(a)
 		if taken[name] {
 			warnings = append(warnings, warn(name, "another tool of this agent has the same name"))
 			continue
 		}
-		tool, why := s.load(ctx, &g, a)
+		tool, why := s.load(loading{ctx: ctx, grant: &g, numbers: numbers}, a)
 		if why != "" {
 			warnings = append(warnings, warn(name, why))
 			continue
@@ -79,10 +84,17 @@ func nameOf(a *hob.AssignedTool) string {
 	return a.ToolName
 }
 
+// loading is what the tools of a run have in common while they are loaded.
+type loading struct {
+	ctx     context.Context //nolint:containedctx // lives for one call of Tools
+	grant   *hob.Grant
+	numbers *Settings
+}
+
 // load makes the runner of one assignment, or says why there is none.
-func (s *Set) load(ctx context.Context, g *hob.Grant, a *hob.AssignedTool) (hob.ToolRunner, string) {
+func (s *Set) load(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 	if !isBuiltin(a) {
-		return s.loadCustom(g, a)
+		return s.loadCustom(l, a)
 	}
 	b := s.builtins[a.ToolName]
 	if b == nil {
@@ -93,7 +105,7 @@ func (s *Set) load(ctx context.Context, g *hob.Grant, a *hob.AssignedTool) (hob.
 		return nil, messageOf(bound.err)
 	}
 	return b.open(opening{
-		ctx: ctx, set: s, grant: g, options: bound.options,
+		ctx: l.ctx, set: s, grant: l.grant, numbers: l.numbers, options: bound.options,
 		spec: hob.ToolSpec{
 			Name: b.name, Description: b.description, Schema: bound.schema, Kind: hob.BuiltinTool,
 			Ref: "builtin:" + b.name, Recovery: b.recovery, Effect: b.effect, Parallel: b.parallel,
@@ -103,7 +115,7 @@ func (s *Set) load(ctx context.Context, g *hob.Grant, a *hob.AssignedTool) (hob.
 }
 
 // loadCustom makes the runner of a custom HTTP tool.
-func (s *Set) loadCustom(g *hob.Grant, a *hob.AssignedTool) (hob.ToolRunner, string) {
+func (s *Set) loadCustom(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 	t := a.Tool
 	switch {
 	case t == nil:
@@ -125,7 +137,7 @@ func (s *Set) loadCustom(g *hob.Grant, a *hob.AssignedTool) (hob.ToolRunner, str
 	if bound.err != nil {
 		return nil, messageOf(bound.err)
 	}
-	return newHTTPTool(s, g, t, bound), ""
+	return newHTTPTool(s, l, t, bound), ""
 }
 
 // poolName names the connection pool of one grant: connections are never shared between agents or tools.
