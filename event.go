@@ -82,6 +82,14 @@ type WarningEvent struct {
 	Message string `json:"message"`
 }
 
+// ReasoningDroppedEvent says that the conversation holds signed thoughts of another provider's model, which the run's model
+// is not sent.
+type ReasoningDroppedEvent struct {
+	EventHead
+	FromProvider string `json:"from_provider"`
+	ToProvider   string `json:"to_provider"`
+}
+
 // StepStartedEvent opens a step; a repeated step opens again with the same number.
 type StepStartedEvent struct {
 	EventHead

@@ -43,6 +43,7 @@ const (
 	CodeInternal           = "internal"
 	CodeAttempts           = "too_many_attempts"
 	CodeBudget             = "budget"          // completed: a budget was used up, and the answer is what could be said by then
+	CodeOutputCut          = "output_cut"      // the answer was cut in the midst of a tool call, again and again
 	CodeResponseFormat     = "response_format" // the answer is not in the form that was asked for
 )
 

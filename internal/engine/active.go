@@ -31,18 +31,30 @@ type active struct {
 
 	// ------------------------------------------------------------------
 
-	plan      *plan
-	run       hob.Run
-	calls     []hob.CallState     // of all steps, in order
-	opened    bool                // step_started of the first step went out with the acceptance
-	recovered int                 // continuations of cut answers so far
-	cuts      int                 // continuations after a broken stream so far
-	verdicts  []*hob.Result       // of the gate on the calls of the step under way; nil lets one through
-	mine      map[hob.CallID]bool // calls that this process intended
-	used      map[hob.CallID]bool // call ids of the conversation
-	sent      []hob.Message       // history and own, as far as they were sent
-	partial   string              // text of an answer that did not come to its end
-	release   context.CancelFunc
+	plan         *plan
+	run          hob.Run
+	calls        []hob.CallState     // of all steps, in order
+	opened       bool                // step_started of the first step went out with the acceptance
+	recovered    int                 // continuations of cut answers so far
+	cuts         int                 // continuations after a broken stream so far
+	verdicts     []*hob.Result       // of the gate on the calls of the step under way; nil lets one through
+	mine         map[hob.CallID]bool // calls that this process intended
+	used         map[hob.CallID]bool // call ids of the conversation
+	conversation *conversation       // what the model reads; see talk
+	fixed        int                 // tokens of a request beside its messages
+	space        space               // of the model's window
+	drift        float64             // what the provider counted, by what was estimated; 0 = not known
+	refused      int                 // tokens of the last request that was refused as too long
+	failures     int                 // attempts to summarise that failed, one after the other
+	reactions    int                 // answers to refusals as too long
+	summed       *hob.Summary        // the summary made in this run
+	spent        string              // which budget is used up, and that the step under way is the last
+	lastPrompt   int64               // tokens of the last model call's request
+	lastAnswer   int64               // and of its answer
+	repairs      int                 // times that the model was asked for another form
+	wrong        []hob.Message       // the answer that was not in the form, and what was said to it
+	partial      string              // text of an answer that did not come to its end
+	release      context.CancelFunc
 }
 
 func (e *Engine) newActive(run hob.Run, p *plan) *active {
@@ -67,6 +79,7 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 		a.log.messages = 1 // the user's message goes with the acceptance
 		a.log.start(func(b *batch) {
 			b.event(hob.EventStart, a.startEvent)
+			a.dropped(b, p.past.Messages())
 			for _, w := range p.warnings {
 				b.event(hob.EventWarning, func(h hob.EventHead) any {
 					w.EventHead = h

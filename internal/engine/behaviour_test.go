@@ -558,7 +558,7 @@ func TestUsage_CountsThatCannotBeAreEstimated(t *testing.T) {
 		}
 		w.begin(nil)
 		run := w.wait(w.start("four score", hob.RunOptions{}).ID)
-		if want := (hob.Usage{PromptTokens: 2, CompletionTokens: 3, TotalTokens: 5}); run.Usage != want {
+		if want := (hob.Usage{PromptTokens: 11, CompletionTokens: 3, TotalTokens: 14}); run.Usage != want {
 			t.Errorf("%+v was booked as %+v", absurd, run.Usage)
 		}
 	}

@@ -27,10 +27,10 @@ type Limits struct {
 	Lease        time.Duration // of a run; renewed at a third
 	Grace        time.Duration // that a run waits for a reader to come back
 	Attempts     int           // processes that may try a run before it is parked as failed
-	HistoryChars int           // characters of earlier turns that are sent to the model, where the window is unknown
 	TailBytes    int           // events of an active run kept in memory for its readers
 	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
 	Recoveries   int           // continuations of cut answers per run
+	Compactions  int           // failed attempts to summarise a conversation, per run, after which no other is made
 }
 
 // DefaultLimits are the documented limits.
@@ -39,7 +39,7 @@ func DefaultLimits() Limits {
 		Active: 2048, CallsPerStep: 16, Parallel: 8, ResultChars: 50_000,
 		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
 		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
-		HistoryChars: 400_000, TailBytes: 256 << 10, Recoveries: 3,
+		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3,
 		AnswerBytes: 2 << 20,
 	}
 }
@@ -49,6 +49,7 @@ type Config struct {
 	Store    hob.Store
 	Models   hob.ModelOpener
 	Toolsets []hob.Toolset
+	Settings hob.SettingReader // of workspaces; nil = the defaults
 	Clock    hob.Clock
 	Log      *slog.Logger
 	Owner    string // names this process in leases; unique per process start
@@ -89,7 +90,7 @@ func New(c Config) *Engine {
 	fill(&c.Limits.Lease, d.Lease)
 	fill(&c.Limits.Grace, d.Grace)
 	fill(&c.Limits.Attempts, d.Attempts)
-	fill(&c.Limits.HistoryChars, d.HistoryChars)
+	fill(&c.Limits.Compactions, d.Compactions)
 	fill(&c.Limits.TailBytes, d.TailBytes)
 	fill(&c.Limits.Recoveries, d.Recoveries)
 	fill(&c.Limits.AnswerBytes, d.AnswerBytes)

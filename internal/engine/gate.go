@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"hob"
 )
@@ -32,6 +33,9 @@ func (a *active) judge(calls []hob.ToolCall, states []hob.CallState) []*hob.Resu
 func (a *active) refusal(index int, c hob.ToolCall, s hob.CallState) string {
 	if most := a.e.Limits.CallsPerStep; index >= most {
 		return fmt.Sprintf("Too many tool calls in one step; the first %d were carried out, ask for the others again", most)
+	}
+	if n := a.plan.tuning.MaxToolCalls; n != nil && s.Attempt == 0 && a.carriedBefore(s.Step)+index >= *n {
+		return fmt.Sprintf("The run's budget of %d tool calls is used up; this one was not carried out", *n)
 	}
 	t := a.plan.tools[c.Name] // pin: exact names of the frozen set only
 	switch {
@@ -61,6 +65,10 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	if timeout <= 0 {
 		timeout = a.e.Limits.ToolTimeout
 	}
+	if s := a.plan.tuning.MaxSeconds; s != nil { // what is left of the budget, but enough for a call that was begun
+		left := time.Duration(*s*float64(time.Second)) - a.e.Clock().Sub(a.run.StartedAt.Time)
+		timeout = min(timeout, max(left, time.Second))
+	}
 	ctx, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	r, err := a.call(ctx, t.runner, hob.Call{
@@ -86,7 +94,7 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	}
 	r.Text = clean(r.Text)
 	if !t.spec.NoCap {
-		r.Text, _ = hob.Truncate(r.Text, a.e.Limits.ResultChars)
+		r.Text, _ = hob.Truncate(r.Text, a.plan.knobs.resultChars)
 	}
 	return r, true
 }

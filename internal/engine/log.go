@@ -120,6 +120,8 @@ func (b *batch) call(c hob.CallState) {
 	b.l.open.Calls = append(b.l.open.Calls, c)
 }
 
+func (b *batch) summary(s hob.Summary) { b.l.open.Summary = &s }
+
 func (b *batch) usage(u hob.UsageEntry) { b.l.open.Usage = append(b.l.open.Usage, u) }
 
 func (b *batch) outcome(o hob.Outcome) { b.l.open.Outcome = &o; b.urgent = true }

@@ -20,7 +20,10 @@ type plan struct {
 	model    hob.Model
 	settings hob.Settings
 	tuning   hob.Tuning
-	history  []hob.Message
+	past     hob.History // earlier turns
+	knobs    knobs
+	format   *format   // of the answer, nil where any will do
+	before   hob.Usage // of the agent in the period of its budget, before this run
 	own      []hob.Message
 	calls    []hob.CallState
 	warnings []hob.WarningEvent
@@ -50,6 +53,9 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 	p := &plan{pin: hob.Pin{Agent: agent}, own: []hob.Message{in.Message}}
 	p.warn("request", in.Warnings...)
 	if err := e.resolve(ctx, p, in.Options, agent.Model); err != nil {
+		return nil, err
+	}
+	if err := e.allot(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := e.join(ctx, by, p, in.Session); err != nil {
@@ -83,6 +89,12 @@ func (e *Engine) resolve(ctx context.Context, p *plan, o hob.RunOptions, model s
 			p.tuning.ReasoningEffort = hob.EffortMedium
 		}
 	}
+	if p.format, err = e.formatOf(p.tuning.ResponseFormat); err != nil {
+		return err
+	}
+	if p.knobs, err = e.knobsOf(ctx, p.pin.Agent.Workspace); err != nil {
+		return err
+	}
 	p.model, err = e.Models(ctx, p.pin.Agent.Workspace, model)
 	return err
 }
@@ -103,21 +115,10 @@ func (e *Engine) join(ctx context.Context, by hob.Principal, p *plan, id hob.Ses
 		return err
 	}
 	p.session = s
-	p.history, err = e.history(ctx, by, s, s.Turns+1, e.historyBudget(p))
+	if p.past, err = e.history(ctx, by, s, s.Turns+1, historyBudget(p.window())); err == nil && p.past.Cut {
+		p.warn("history_cut", "the session's oldest turns are more than can be summarised at once; the model does not see them")
+	}
 	return err
-}
-
-// historyBudget is how many characters of earlier turns the model gets: what its window holds beside the answer and the
-// current turn, at four characters a token.
-func (e *Engine) historyBudget(p *plan) int {
-	window := p.model.Window
-	if p.settings.ContextWindow != nil {
-		window = *p.settings.ContextWindow
-	}
-	if window <= 0 {
-		return e.Limits.HistoryChars
-	}
-	return max(window-min(max(13_000, window*8/100), window/4)-min(8000, window/4), window/4) * 4
 }
 
 // warn adds warnings, which the run's readers get behind start.
@@ -210,7 +211,10 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	if p.session, err = e.Store.Session(ctx, by, s.Run.Session); err != nil {
 		return p, err
 	}
-	if p.history, err = e.history(ctx, by, p.session, s.Run.Turn, e.historyBudget(p)); err != nil {
+	if p.past, err = e.history(ctx, by, p.session, s.Run.Turn, historyBudget(p.window())); err != nil {
+		return p, err
+	}
+	if err := e.allot(ctx, p); err != nil && hob.KindOf(err) != hob.RateLimited { // a run once accepted comes to an answer
 		return p, err
 	}
 	live := map[string]hob.ToolRunner{}

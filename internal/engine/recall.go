@@ -23,42 +23,58 @@ type recall struct {
 
 type remembered struct {
 	session string
-	runs    []hob.PastRun
-	cut     bool // turns older than the first exist and are left out
+	history hob.History
 	bytes   int
 }
 
-// history gives the finished turns of a session before one, within a budget.
-func (e *Engine) history(ctx context.Context, by hob.Principal, s hob.Session, before int64, budget int) ([]hob.Message, error) {
-	known, cut := e.recall.get(s.UUID, before)
+// history gives the finished turns of a session before one, within a budget, and the summary of what was before them.
+func (e *Engine) history(ctx context.Context, by hob.Principal, s hob.Session, before int64, budget int) (hob.History, error) {
+	known := e.recall.get(s.UUID, before)
 	after := int64(0)
-	if n := len(known); n > 0 {
-		after = known[n-1].Turn
+	if n := len(known.Runs); n > 0 {
+		after = known.Runs[n-1].Turn
 	}
 	if after < before-1 {
 		h, err := e.Store.History(ctx, by, s.ID, hob.HistoryRange{After: after, Before: before, Budget: budget})
 		if err != nil {
-			return nil, err
+			return hob.History{}, err
 		}
-		if h.Cut || len(known) == 0 { // the new part alone fills the budget, or there is no other
-			known, cut = h.Runs, h.Cut
-		} else {
-			known = append(known[:len(known):len(known)], h.Runs...)
-		}
+		known = join(known, h)
 	}
-	kept, over := within(known, budget)
-	if after == before-1 && !over && !cut {
-		return hob.History{Runs: kept}.Messages(), nil // all of it is kept already
+	kept, over := within(known.Runs, budget)
+	if after == before-1 && !over && !known.Cut {
+		return known, nil // all of it is kept already
 	}
-	if cut && !over && len(kept) > 0 { // kept under a smaller budget than this one
+	if known.Cut && !over && len(kept) > 0 && after > 0 { // kept under a smaller budget than this one
 		h, err := e.Store.History(ctx, by, s.ID, hob.HistoryRange{Before: before, Budget: budget})
 		if err != nil {
-			return nil, err
+			return hob.History{}, err
 		}
-		kept, cut = h.Runs, h.Cut
+		known, kept = h, h.Runs
 	}
-	e.recall.put(s.UUID, kept, cut || over)
-	return hob.History{Runs: kept}.Messages(), nil
+	known.Runs, known.Cut = kept, known.Cut || over
+	e.recall.put(s.UUID, known)
+	return known, nil
+}
+
+// join lays the newer part of a history, as it is stored, behind the one that is known.
+func join(known, h hob.History) hob.History {
+	switch {
+	case h.Cut, len(known.Runs) == 0: // the new part alone fills the budget, or there is no other
+		return h
+	case h.Summary != nil && (known.Summary == nil || *h.Summary != *known.Summary):
+		known = hob.History{Summary: h.Summary, Runs: from(known.Runs, h.Summary.Turn)}
+	}
+	known.Runs = append(known.Runs[:len(known.Runs):len(known.Runs)], h.Runs...)
+	return known
+}
+
+// from leaves out the runs of turns before one.
+func from(runs []hob.PastRun, turn int64) []hob.PastRun {
+	for len(runs) > 0 && runs[0].Turn < turn {
+		runs = runs[1:]
+	}
+	return runs
 }
 
 // within leaves out the oldest runs until the rest fits, at least the newest.
@@ -71,47 +87,68 @@ func within(runs []hob.PastRun, budget int) (kept []hob.PastRun, over bool) {
 	return runs, false
 }
 
-// remember keeps an answered run for the next turn of its session.
+// remember keeps an answered run for the next turn of its session, and the summary that was made in it.
 func (a *active) remember(end ending) {
 	if end.status != hob.Completed || a.run.Content == "" {
 		return // how it is told to later turns is the store's to say
 	}
 	p := hob.PastRun{Turn: a.turn.Load(), Messages: a.plan.own}
-	for _, m := range p.Messages {
-		p.Chars += m.Chars()
+	var s *hob.Summary
+	if a.summed != nil {
+		at := *a.summed
+		if s = &at; at.Turn == 0 {
+			s.Turn = p.Turn
+		}
+		if s.Turn == p.Turn && s.Index > 1 {
+			p.Messages = append(p.Messages[:1:1], p.Messages[s.Index:]...)
+		}
 	}
-	a.e.recall.add(a.plan.session.UUID, p)
+	for i := range p.Messages {
+		p.Chars += p.Messages[i].Chars()
+	}
+	a.e.recall.add(a.plan.session.UUID, p, s)
 }
 
 // get gives what is kept of a session's turns before one.
-func (r *recall) get(session string, before int64) (runs []hob.PastRun, cut bool) {
+func (r *recall) get(session string, before int64) hob.History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.byID[session]
 	if at == nil {
-		return nil, false
+		return hob.History{}
 	}
 	r.order.MoveToFront(at)
-	m := at.Value.(*remembered) //nolint:forcetypeassert // the list holds nothing else
-	runs = m.runs
-	for len(runs) > 0 && runs[len(runs)-1].Turn >= before {
-		runs = runs[:len(runs)-1]
+	h := at.Value.(*remembered).history //nolint:forcetypeassert // the list holds nothing else
+	if h.Summary != nil && h.Summary.Turn >= before {
+		return hob.History{} // of a later turn than the one that asks
 	}
-	return runs, m.cut
+	for len(h.Runs) > 0 && h.Runs[len(h.Runs)-1].Turn >= before {
+		h.Runs = h.Runs[:len(h.Runs)-1]
+	}
+	return h
 }
 
 // put keeps turns: those up to the first gap, behind which an unfinished run may still come to its end.
-func (r *recall) put(session string, runs []hob.PastRun, cut bool) {
-	if session == "" || len(runs) == 0 || (runs[0].Turn > 1 && !cut) {
+func (r *recall) put(session string, h hob.History) {
+	runs := h.Runs
+	first := int64(1)
+	if h.Summary != nil {
+		first = h.Summary.Turn
+	}
+	if session == "" || len(runs) == 0 || (runs[0].Turn > first && !h.Cut) {
 		return
 	}
 	whole := 1
 	for whole < len(runs) && runs[whole].Turn == runs[whole-1].Turn+1 {
 		whole++
 	}
-	m := &remembered{session: session, runs: runs[:whole:whole], cut: cut}
-	for _, p := range m.runs {
+	h.Runs = runs[:whole:whole]
+	m := &remembered{session: session, history: h}
+	for _, p := range h.Runs {
 		m.bytes += size(p)
+	}
+	if h.Summary != nil {
+		m.bytes += len(h.Summary.Text)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +171,9 @@ func (r *recall) bound() {
 	}
 }
 
-// add keeps a turn that has just ended, if it follows the last one that is kept.
-func (r *recall) add(session string, p hob.PastRun) {
+// add keeps a turn that has just ended, if it follows the last one that is kept, and what its summary leaves of the
+// turns before it.
+func (r *recall) add(session string, p hob.PastRun, s *hob.Summary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.byID[session]
@@ -143,11 +181,24 @@ func (r *recall) add(session string, p hob.PastRun) {
 		return
 	}
 	m := at.Value.(*remembered) //nolint:forcetypeassert // as above
-	if m.runs[len(m.runs)-1].Turn != p.Turn-1 {
+	h := &m.history
+	if h.Runs[len(h.Runs)-1].Turn != p.Turn-1 {
 		return
 	}
 	n := size(p)
-	m.runs, m.bytes, r.bytes = append(m.runs, p), m.bytes+n, r.bytes+n
+	if s != nil {
+		kept := from(h.Runs, s.Turn)
+		for _, gone := range h.Runs[:len(h.Runs)-len(kept)] {
+			n -= size(gone)
+		}
+		if h.Summary != nil {
+			n -= len(h.Summary.Text)
+		}
+		n += len(s.Text)
+		h.Summary, h.Cut = s, false
+		h.Runs = append(make([]hob.PastRun, 0, len(kept)+1), kept...)
+	}
+	h.Runs, m.bytes, r.bytes = append(h.Runs, p), m.bytes+n, r.bytes+n
 	if m.bytes > recallBytes/4 {
 		r.drop(at)
 	}

@@ -16,9 +16,9 @@ func TestRecall_IsBoundedHoweverTurnsCome(t *testing.T) {
 	}
 	for s := range 20 {
 		id := fmt.Sprint(s)
-		r.put(id, []hob.PastRun{turn(1)}, false)
+		r.put(id, hob.History{Runs: []hob.PastRun{turn(1)}})
 		for n := int64(2); n <= 10; n++ {
-			r.add(id, turn(n))
+			r.add(id, turn(n), nil)
 		}
 	}
 	sum := 0
@@ -28,10 +28,10 @@ func TestRecall_IsBoundedHoweverTurnsCome(t *testing.T) {
 	if r.bytes > recallBytes || sum != r.bytes || len(r.byID) != r.order.Len() || len(r.byID) == 0 {
 		t.Fatalf("%d bytes are kept (%d counted) of at most %d", r.bytes, sum, recallBytes)
 	}
-	if runs, _ := r.get("19", 100); len(runs) != 10 {
+	if runs := r.get("19", 100).Runs; len(runs) != 10 {
 		t.Fatalf("the latest session has %d turns", len(runs))
 	}
-	if runs, _ := r.get("0", 100); runs != nil {
+	if runs := r.get("0", 100).Runs; runs != nil {
 		t.Fatal("the oldest session is still kept")
 	}
 }

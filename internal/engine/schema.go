@@ -43,11 +43,31 @@ func (c *schemaCache) get(raw json.RawMessage) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.keep(string(raw), s)
+	return s, nil
+}
+
+// getAny is get for a schema of any value; it gives the compiled schema alone.
+func (c *schemaCache) getAny(raw json.RawMessage) (*jsonschema.Schema, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := "any " + string(raw)
+	if s := c.byID[key]; s != nil {
+		return s.compiled, nil
+	}
+	compiled, err := compileAny(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.keep(key, &schema{compiled: compiled})
+	return compiled, nil
+}
+
+func (c *schemaCache) keep(key string, s *schema) {
 	if c.byID == nil || len(c.byID) >= maxSchemas {
 		c.byID = map[string]*schema{}
 	}
-	c.byID[string(raw)] = s
-	return s, nil
+	c.byID[key] = s
 }
 
 // CheckSchema says whether a schema can describe a tool's arguments: a JSON Schema of an object, at most 64 KB, without
@@ -61,11 +81,9 @@ func compile(raw json.RawMessage) (*schema, error) {
 	bad := func(format string, args ...any) error {
 		return hob.Errorf(hob.Invalid, "input_schema "+format, args...).With("field", "input_schema")
 	}
-	if len(raw) > maxSchemaBytes {
-		return nil, bad("must be at most %d bytes", maxSchemaBytes)
-	}
-	if err := hob.CheckJSON(raw); err != nil {
-		return nil, bad("is not valid: %s", err.Error())
+	compiled, err := compileAny(raw)
+	if err != nil {
+		return nil, bad("%s", err.Error())
 	}
 	var top struct {
 		Type                  json.RawMessage
@@ -82,20 +100,6 @@ func compile(raw json.RawMessage) (*schema, error) {
 	if t := string(top.Type); t != "" && t != `"object"` {
 		return nil, bad(`must have "type": "object"`)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, bad("is not valid JSON")
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("mem:schema", doc); err != nil {
-		return nil, bad("is not a valid JSON Schema: %s", firstLine(err))
-	}
-	compiled, err := c.Compile("mem:schema")
-	if err != nil {
-		return nil, bad("is not a valid JSON Schema: %s", firstLine(err))
-	}
 	s := &schema{compiled: compiled}
 	open := top.AdditionalProperties != nil || top.PatternProperties != nil || top.UnevaluatedProperties != nil ||
 		top.Ref != "" || len(top.AllOf)+len(top.AnyOf)+len(top.OneOf) > 0
@@ -106,6 +110,34 @@ func compile(raw json.RawMessage) (*schema, error) {
 		}
 	}
 	return s, nil
+}
+
+// compileAny compiles a JSON Schema. The error continues a sentence about it.
+func compileAny(raw json.RawMessage) (*jsonschema.Schema, error) {
+	if len(raw) > maxSchemaBytes {
+		return nil, fmt.Errorf("must be at most %d bytes", maxSchemaBytes)
+	}
+	if err := hob.CheckJSON(raw); err != nil {
+		return nil, fmt.Errorf("is not valid: %w", err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, errors.New("is not valid JSON")
+	}
+	if _, ok := doc.(map[string]any); !ok {
+		return nil, errors.New("must be a JSON Schema object")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("mem:schema", doc); err != nil {
+		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
+	}
+	compiled, err := c.Compile("mem:schema")
+	if err != nil {
+		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
+	}
+	return compiled, nil
 }
 
 // noLoader refuses every reference: schemas come from outside, and one must not make the server read a file or a URL.
@@ -129,11 +161,16 @@ func (s *schema) check(args json.RawMessage) string {
 			}
 		}
 	}
+	return strings.Join(append(faults, faultsOf(s.compiled, v)...), "; ")
+}
+
+// faultsOf tells in what a value is not as a schema wants it.
+func faultsOf(s *jsonschema.Schema, v any) []string {
 	var invalid *jsonschema.ValidationError
-	if err := s.compiled.Validate(v); errors.As(err, &invalid) {
-		faults = appendFaults(faults, invalid)
+	if err := s.Validate(v); errors.As(err, &invalid) {
+		return appendFaults(nil, invalid)
 	}
-	return strings.Join(faults, "; ")
+	return nil
 }
 
 const maxFaults = 10

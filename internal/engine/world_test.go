@@ -35,6 +35,8 @@ type world struct {
 	limits engine.Limits
 	models hob.ModelOpener
 	stop   func()
+	// settings of the workspace, as they are stored
+	settings map[string]string
 }
 
 func openStore(t *testing.T) hob.Store {
@@ -86,7 +88,8 @@ func (w *world) begin(wrap func(hob.Store) hob.Store) {
 	}
 	w.engine = engine.New(engine.Config{
 		Store: s, Models: w.models, Toolsets: []hob.Toolset{w.tools}, Limits: w.limits, Alone: true,
-		Log: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Settings: func(_ context.Context, _ hob.WorkspaceID, key string) (string, error) { return w.settings[key], nil },
+		Log:      slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := w.engine.Recover(ctx); err != nil {
@@ -207,7 +210,7 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 			Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}}}`),
 		}
 		switch a.ToolName {
-		case "read", "slow":
+		case "read", "slow", "page":
 			spec.Recovery, spec.Parallel = hob.RecoverRead, true
 		case "keyed":
 			spec.Recovery = hob.RecoverKeyed
@@ -249,6 +252,12 @@ func (t *testTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		return hob.Result{}, errors.New("it broke")
 	case "panic":
 		panic("a fault in a tool")
+	case "page": // about 350 tokens
+		var b strings.Builder
+		for i := range 25 {
+			fmt.Fprintf(&b, "Line %d of the page for %s says something.\n", i, c.Arguments)
+		}
+		return hob.Result{Text: b.String()}, nil
 	case "big":
 		return hob.Result{Text: strings.Repeat("ä", 60_000)}, nil
 	case "hang", "brief":

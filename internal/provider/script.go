@@ -172,8 +172,8 @@ func (s *Script) locate(history []hob.Message, depth int) (place, bool) {
 	if user > 0 && depth < maxRejoin && s.hasBroken() {
 		if before := history[user-1]; before.Role == hob.RoleAssistant && len(before.Calls) == 0 {
 			at, ok := s.locate(history[:user-1], depth+1)
-			if ok && at.turn < len(at.group.turns) && at.brokenOff(history[:user-1], before.Content) {
-				at.turn += 1 + said
+			if n := at.brokenOff(history[:user-1], before.Content); ok && n > 0 {
+				at.turn = at.group.after(at.turn+n, said)
 				return at, true
 			}
 		}
@@ -183,19 +183,38 @@ func (s *Script) locate(history []hob.Message, depth int) (place, bool) {
 		message = history[user].Text()
 	}
 	g, ok := s.choose(message)
-	return place{group: g, turn: said, user: user}, ok
+	if !ok {
+		return place{user: user}, false
+	}
+	return place{group: g, turn: g.after(0, said), user: user}, true
 }
 
-// brokenOff says whether the turn at p breaks off and gave this text.
-func (p place) brokenOff(history []hob.Message, said string) bool {
-	t := p.group.turns[p.turn]
-	if !t.broken {
-		return false
+// after is the turn that follows a number of answers from a turn on. One that breaks off is a part of the answer that the
+// next one continues.
+func (g *group) after(turn, answers int) int {
+	for range answers {
+		for turn < len(g.turns)-1 && g.turns[turn].broken {
+			turn++
+		}
+		turn++
+	}
+	return turn
+}
+
+// brokenOff tells how many turns from p on break off and together gave this text, 0 where none do.
+func (p place) brokenOff(history []hob.Message, said string) int {
+	if p.group == nil {
+		return 0
 	}
 	var b strings.Builder
 	at := look(history, p.user)
-	for _, s := range t.steps {
-		b.WriteString(s.text.fill(at, nil))
+	for n := p.turn; n < len(p.group.turns) && p.group.turns[n].broken; n++ {
+		for _, s := range p.group.turns[n].steps {
+			b.WriteString(s.text.fill(at, nil))
+		}
+		if b.String() == said {
+			return n - p.turn + 1
+		}
 	}
-	return b.String() == said
+	return 0
 }

@@ -94,7 +94,11 @@ func (s *scripted) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delt
 			return
 		}
 		p := &player{ctx: ctx, request: r, noDelay: s.noDelay, yield: yield}
-		if err := p.play(script); err != nil && !p.stopped {
+		play := p.play
+		if r.Component == hob.ComponentCompaction {
+			play = p.summarise
+		}
+		if err := play(script); err != nil && !p.stopped {
 			yield(hob.Delta{}, err)
 		}
 	}
@@ -144,6 +148,28 @@ func (p *player) play(s *Script) error {
 		}
 	}
 	return p.end(t)
+}
+
+// summarise answers a request for a summary: without understanding anything, but with what was said, the newest at the
+// most length, so that a script sees that nothing of late is lost.
+func (p *player) summarise(*Script) error {
+	const perMessage, charsPerToken = 200, 2
+	room := max(p.request.MaxTokens, 200) * charsPerToken / 2
+	var lines []string
+	for i := len(p.request.Messages) - 2; i >= 0 && room > 0; i-- {
+		m := p.request.Messages[i]
+		if m.Role != hob.RoleUser && m.Role != hob.RoleAssistant || m.Text() == "" {
+			continue
+		}
+		text := strings.Join(strings.Fields(m.Text()), " ")
+		if short, cut := hob.Truncate(text, min(perMessage, room)); cut {
+			text, _, _ = strings.Cut(short, "\n\n[Truncated")
+		}
+		lines = append(lines, string(m.Role)+": "+text)
+		room -= len(text)
+	}
+	slices.Reverse(lines)
+	return p.say("<analysis>A script has no thoughts.</analysis>\n<summary>\n"+strings.Join(lines, "\n")+"\n</summary>", turn{})
 }
 
 // lastText is the text of the last turn that has one.

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"hob"
+)
+
+// spending says what a model call is booked on.
+type spending struct {
+	component string
+	model     string // as the run names it; the provider's own name for it comes first
+	price     *hob.Price
+	step      int
+	estimate  int // tokens of the request
+	before    int // bytes of the answer that earlier calls gave
+}
+
+// spend books a model call. A provider that tells no usage, or an impossible one, gets our estimate.
+func (a *active) spend(s spending, ans *answer) {
+	u, estimated := hob.Usage{}, false
+	if ans.usage != nil && plausible(*ans.usage) {
+		u = *ans.usage
+		u.TotalTokens = max(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
+	} else {
+		const bytesPerToken = 4
+		estimated = true
+		said := ans.text.Len() + ans.reasoning.Len() - s.before
+		for _, c := range ans.calls {
+			said += len(c.Name) + len(c.Arguments)
+		}
+		u = hob.Usage{PromptTokens: int64(s.estimate), CompletionTokens: int64((said + bytesPerToken - 1) / bytesPerToken)}
+		u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	}
+	u.Cost = 0
+	if s.price != nil {
+		u.Cost = s.price.Cost(u)
+	}
+	ans.usage = nil
+	a.run.Usage = a.run.Usage.Add(u)
+	if s.component == hob.ComponentRun {
+		a.lastPrompt, a.lastAnswer = u.PromptTokens, u.CompletionTokens
+	}
+	model := ans.model
+	if model == "" {
+		model = s.model
+	}
+	a.log.note(func(b *batch) {
+		b.usage(hob.UsageEntry{
+			Action: hob.ActionModelCall, Quantity: 1, Component: s.component, Model: model, Step: s.step, Usage: u,
+			Estimated: estimated, Unpriced: s.price == nil,
+		})
+	})
+}
+
+// maxTokens is more than any one model call can use; counts beyond it are not believed.
+const maxTokens = 100_000_000
+
+func plausible(u hob.Usage) bool {
+	for _, n := range []int64{u.PromptTokens, u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens} {
+		if n < 0 || n > maxTokens {
+			return false
+		}
+	}
+	return true
+}
+
+// actions are the run's lines in the ledger beside its model calls: the run itself where it came to an answer, and the
+// tool calls that were carried out.
+func (a *active) actions(end ending) []hob.UsageEntry {
+	var out []hob.UsageEntry
+	if end.status == hob.Completed {
+		out = append(out, hob.UsageEntry{Action: hob.ActionRun, Quantity: 1, Model: a.run.Model})
+	}
+	if n := a.carried(); n > 0 {
+		out = append(out, hob.UsageEntry{Action: hob.ActionToolCall, Quantity: int64(n), Model: a.run.Model})
+	}
+	return out
+}
+
+// carriedBefore counts those of the steps before one.
+func (a *active) carriedBefore(step int) int {
+	n := 0
+	for i := range a.calls {
+		if a.calls[i].Step < step && a.calls[i].Attempt > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// carried counts the tool calls that were carried out or begun.
+func (a *active) carried() int {
+	n := 0
+	for i := range a.calls {
+		if a.calls[i].Attempt > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// allot reads what the agent's runs have used of its budget. The error is Invalid where a budget in money cannot be held
+// because the model's price is not known, and RateLimited where nothing is left.
+func (e *Engine) allot(ctx context.Context, p *plan) error {
+	b := p.settings.AgentBudget
+	if p.model.Price == nil && (p.tuning.MaxCost != nil || b != nil && b.MaxCost != nil) {
+		return hob.Errorf(hob.Invalid, "a budget in money needs the model's price, which is not known for %s: set it in the setting MODEL_PRICES",
+			p.pin.Agent.Model).WithCode("unknown_price").With("field", "max_cost")
+	}
+	if b == nil {
+		return nil
+	}
+	since, until := period(b.Period, e.Clock())
+	var err error
+	if p.before, err = e.Store.AgentUsage(ctx, p.pin.Agent.ID, hob.Time{Time: since}); err != nil {
+		return err
+	}
+	if why := agentSpent(b, p.before); why != "" {
+		err := hob.Errorf(hob.RateLimited, "the agent's budget is used up: %s; raise settings.agent_budget or wait", why).WithCode(hob.CodeBudget)
+		if !until.IsZero() {
+			err.RetryAfter = until.Sub(e.Clock())
+		}
+		return err
+	}
+	return nil
+}
+
+// period is the time that a budget counts in; until is zero where it has no end.
+func period(name string, now time.Time) (since, until time.Time) {
+	now = now.UTC()
+	switch name {
+	case "day":
+		since = time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.UTC)
+		return since, since.AddDate(0, 0, 1)
+	case "month":
+		since = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+		return since, since.AddDate(0, 1, 0)
+	}
+	return time.Time{}, time.Time{}
+}
+
+func agentSpent(b *hob.Budget, u hob.Usage) string {
+	switch {
+	case b == nil:
+	case b.MaxTokensTotal != nil && u.TotalTokens >= *b.MaxTokensTotal:
+		return fmt.Sprintf("%d tokens of %d in its period (%s)", u.TotalTokens, *b.MaxTokensTotal, b.Period)
+	case b.MaxCost != nil && u.Cost >= hob.Dollars(*b.MaxCost):
+		return fmt.Sprintf("$%s of $%s in its period (%s)", u.Cost, hob.Dollars(*b.MaxCost), b.Period)
+	}
+	return ""
+}
+
+// lastStep says whether a step is the run's last, which may use no tools: by the number of steps, or because a budget
+// leaves no room for another one behind it. The run then comes to an answer and says why.
+func (a *active) lastStep(step int) bool {
+	if a.spent == "" {
+		if a.spent = a.exhausted(); a.spent != "" {
+			a.log.note(func(b *batch) {
+				b.event(hob.EventWarning, func(h hob.EventHead) any {
+					return hob.WarningEvent{EventHead: h, Code: hob.CodeBudget, Message: "this step is the run's last: " + a.spent}
+				})
+			})
+		}
+	}
+	return a.spent != "" || step >= a.maxSteps()
+}
+
+// exhausted tells which budget is used up, or would be by this step and an answer after it; "" = none. What a step
+// will use is taken to be what it sends, and as much of an answer as the last one.
+func (a *active) exhausted() string {
+	t, b := a.plan.tuning, a.plan.settings.AgentBudget
+	if n := t.MaxToolCalls; n != nil && a.carried() >= *n {
+		return fmt.Sprintf("the budget max_tool_calls of %d is used up", *n)
+	}
+	if s := t.MaxSeconds; s != nil {
+		if took := a.e.Clock().Sub(a.run.StartedAt.Time); took.Seconds() >= *s {
+			return fmt.Sprintf("the budget max_seconds of %g is used up", *s)
+		}
+	}
+	if t.MaxTokensTotal == nil && t.MaxCost == nil && b == nil {
+		return ""
+	}
+	next := hob.Usage{PromptTokens: max(int64(a.size()), a.lastPrompt), CompletionTokens: a.lastAnswer}
+	next.TotalTokens = next.PromptTokens + next.CompletionTokens
+	if p := a.plan.model.Price; p != nil {
+		next.Cost = p.Cost(next)
+	}
+	used := a.run.Usage.Add(next).Add(next)
+	switch {
+	case t.MaxTokensTotal != nil && used.TotalTokens > *t.MaxTokensTotal:
+		return fmt.Sprintf("the budget max_tokens_total of %d leaves no room for another step (%d used)", *t.MaxTokensTotal, a.run.Usage.TotalTokens)
+	case t.MaxCost != nil && used.Cost > hob.Dollars(*t.MaxCost):
+		return fmt.Sprintf("the budget max_cost of $%s leaves no room for another step ($%s used)", hob.Dollars(*t.MaxCost), a.run.Usage.Cost)
+	}
+	if why := agentSpent(b, a.plan.before.Add(used)); why != "" {
+		return "the agent's budget leaves no room for another step: " + why
+	}
+	return ""
+}

@@ -1,0 +1,345 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"hob"
+)
+
+// compactSystem is the system prompt of a summarising model that is not the run's own.
+const compactSystem = "You condense conversations between a user and an AI agent that uses tools. Nobody but the agent reads what you write; it goes on from your summary alone."
+
+// compactOrder asks for a summary, behind the messages that it is to cover.
+const compactOrder = `Stop here and do not answer the messages above. Write a summary of the whole conversation so far, from which the work can go on without loss.
+
+First think in an <analysis> block, which nobody reads: go through the conversation in order and note what matters.
+Then write the summary in a <summary> block, with these parts where there is something to say:
+1. What the user asked for and means to achieve, all requests, in order.
+2. Key concepts, decisions and facts.
+3. Materials, sources and findings, with their identifiers, names, numbers and other exact values as they were.
+4. Problems met and how they were solved; what failed.
+5. Tasks still to do.
+6. What was being done just now.
+7. The next step, if it is plain, with the user's own words for it.
+
+An earlier summary in the conversation is part of it: carry over what still matters. Keep exact values exact. Use no tools. Write at most {{words}} words in the summary block.`
+
+// The ways in which a conversation is made shorter, as events tell them.
+const (
+	methodPrune    = "prune"
+	methodSummary  = "summary"
+	methodTruncate = "truncate"
+)
+
+// talk gives the conversation as it stands, with the run's own messages so far.
+func (a *active) talk() *conversation {
+	if a.conversation == nil {
+		p := a.plan
+		a.conversation = converse(p.past, a.turn.Load(), p.own)
+		a.conversation.exact = p.model.Count
+		a.fixed = a.fixedTokens()
+		a.arrange()
+	}
+	a.conversation.extend(a.plan.own, a.conversation.known())
+	return a.conversation
+}
+
+// arrange shares out the window of the run's model.
+func (a *active) arrange() {
+	maxTokens := 0
+	if n := a.plan.tuning.MaxTokens; n != nil {
+		maxTokens = *n
+	}
+	a.space = spaceOf(a.plan.window(), maxTokens)
+	if a.refused > 0 { // a provider has refused less than its window should hold
+		a.space.threshold = min(a.space.threshold, a.refused*3/4)
+		a.space.most = min(a.space.most, a.refused*7/8)
+	}
+}
+
+// exactWithin is the part of the threshold, in percent, from which on an estimate is checked with the model's own way to
+// count, and exactBytes the text up to which that is quick enough.
+const (
+	exactFrom, exactTo = 60, 160
+	exactTokens        = 250_000
+)
+
+// size estimates the request's tokens. Near the threshold they are counted as the model does, where that is known; else the
+// estimate is corrected by what the provider said of the last request.
+func (a *active) size() int {
+	c := a.talk()
+	n := a.fixed + c.total
+	if at := a.space.threshold; c.exact != nil && n > at*exactFrom/100 && n < at*exactTo/100 && n < exactTokens {
+		c.weigh()
+		return a.fixed + c.total
+	}
+	if a.drift > 1 && c.exact == nil {
+		return int(float64(n) * a.drift)
+	}
+	return n
+}
+
+// maxDrift bounds the correction of estimates.
+const maxDrift = 3
+
+// learn compares the estimate of a request with what the provider counted. Only a text that is longer than estimated
+// counts: to condense too early costs little.
+func (a *active) learn(estimated int, told int64) {
+	const least = 500 // tokens; below, the marks around messages weigh too much
+	if estimated >= least && told > int64(estimated) {
+		a.drift = min(max(a.drift, float64(told)/float64(estimated)), maxDrift)
+	}
+}
+
+// fit makes the next request fit before it is sent: old tool results are left out, then the beginning is summarised, and
+// where that fails too often or does not do, the oldest messages go and long ones are shortened.
+func (a *active) fit(step int) {
+	before := a.size()
+	if before <= a.space.threshold {
+		return
+	}
+	method, done := methodPrune, false
+	if a.talk().prune(a.plan.knobs.keepTurns) {
+		done = a.size() <= a.space.threshold
+	}
+	if !done && a.failures < a.e.Limits.Compactions {
+		if a.summarise(step) {
+			method, done = methodSummary, a.size() <= a.space.threshold
+		}
+		if a.cause() != nil {
+			return
+		}
+	}
+	if !done && a.size() > a.space.most {
+		method, done = methodTruncate, a.shorten(a.space.threshold)
+	}
+	after := a.size()
+	a.log.write(func(b *batch) {
+		b.event(hob.EventProactiveCompact, func(h hob.EventHead) any {
+			return hob.ProactiveCompactEvent{
+				EventHead: h, Step: step, TokensBefore: before, TokensAfter: after, Succeeded: done, Method: method,
+			}
+		})
+	})
+}
+
+// shorten cuts the conversation to a size of the request in tokens, as far as it can.
+func (a *active) shorten(size int) bool {
+	return a.talk().truncate(a.room(size))
+}
+
+// room is what a request of a size leaves for messages, as they are estimated.
+func (a *active) room(size int) int {
+	if a.drift > 1 && a.talk().exact == nil {
+		size = int(float64(size) / a.drift)
+	}
+	return max(size-a.fixed, 0)
+}
+
+// settle condenses the conversation after a step's tools, so that the work goes on with room.
+func (a *active) settle(step int) {
+	if a.size() <= a.space.threshold || a.failures >= a.e.Limits.Compactions {
+		return
+	}
+	if a.talk().prune(a.plan.knobs.keepTurns) && a.size() <= a.space.threshold {
+		return
+	}
+	count := len(a.talk().sent)
+	a.log.write(func(b *batch) {
+		b.event(hob.EventCompaction, func(h hob.EventHead) any {
+			return hob.CompactionEvent{EventHead: h, Step: step, MessageCount: count}
+		})
+	})
+	a.summarise(step)
+}
+
+// react makes the conversation shorter after the provider refused it as too long. false means that nothing can be made
+// shorter any more.
+func (a *active) react(step int) bool {
+	before := a.size()
+	a.refused = before
+	a.arrange()
+	a.log.write(func(b *batch) {
+		b.event(hob.EventReactiveCompact, func(h hob.EventHead) any { return hob.ReactiveCompactEvent{EventHead: h, Step: step} })
+		b.event(hob.EventStepReset, func(h hob.EventHead) any {
+			return hob.StepResetEvent{EventHead: h, Step: step, Reason: string(hob.ClassPromptTooLong)}
+		})
+	})
+	a.talk().prune(a.plan.knobs.keepTurns)
+	if a.failures < a.e.Limits.Compactions && a.summarise(step) && a.size() <= a.space.threshold {
+		return true
+	}
+	if a.cause() != nil {
+		return false
+	}
+	long := a.size()
+	if long > a.space.threshold/2 {
+		done := a.shorten(a.space.threshold / 2)
+		after := a.size()
+		a.log.write(func(b *batch) {
+			b.event(hob.EventReactiveTruncate, func(h hob.EventHead) any {
+				return hob.ReactiveTruncateEvent{EventHead: h, Step: step, BeforeTokens: long, AfterTokens: after, Succeeded: done}
+			})
+		})
+	}
+	return a.size() < before
+}
+
+// summarise puts a summary in the place of the conversation's beginning and stores it, so that later turns need not do it
+// again. It is a success if the conversation is shorter then; each failure brings the run nearer to its last attempt.
+func (a *active) summarise(step int) bool {
+	c := a.talk()
+	before := c.total
+	at := c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns)
+	if !c.worth(at) {
+		return false
+	}
+	text, err := a.summary(step, c, at)
+	if a.cause() != nil {
+		return false
+	}
+	if err == nil {
+		if s := estimateTokens(text); s < sum(c.tokens[:at]) {
+			position := hob.Summary{Text: text, Index: c.from[at].index}
+			if t := c.from[at].turn; t != ownTurn {
+				position.Turn = t
+			}
+			c.condense(text, at)
+			if c.total < before {
+				a.failures = 0
+				a.summed = &position
+				a.log.write(func(b *batch) { b.summary(position) })
+				return true
+			}
+		}
+		err = errors.New("the summary is not shorter than what it stands for")
+	}
+	a.failures++
+	a.e.Log.Warn("a conversation could not be summarised",
+		slog.String("run", string(a.id)), slog.Int("attempt", a.failures), slog.Any("error", err))
+	return false
+}
+
+func sum(list []int) int {
+	n := 0
+	for _, v := range list {
+		n += v
+	}
+	return n
+}
+
+// compactor is the model that summarises, with its name in the ledger: a lightweight one of the run's provider unless the
+// workspace chose another.
+func (a *active) compactor() (m hob.Model, name string, own bool) {
+	p := a.plan
+	want := p.knobs.compactionModel
+	if want == "" {
+		want = p.model.Light
+	}
+	if want != "" && want != sameModel && want != a.run.Model {
+		m, err := a.e.Models(a.ctx, a.run.Workspace, want)
+		if err == nil {
+			return m, want, false
+		}
+		a.e.Log.Warn("the model for summaries cannot be used; the run's own is taken",
+			slog.String("run", string(a.id)), slog.String("model", want), slog.Any("error", err))
+	}
+	return p.model, a.run.Model, true
+}
+
+// summary asks a model to summarise the messages before at.
+func (a *active) summary(step int, c *conversation, at int) (string, error) {
+	m, name, own := a.compactor()
+	window := m.Window
+	if own || window <= 0 {
+		window = a.space.window
+	}
+	const wordsPerToken = 0.7
+	most := max(min(a.plan.knobs.compactionTokens, a.space.threshold/4, window/4), 100)
+	order := strings.Replace(compactOrder, "{{words}}", strconv.Itoa(int(float64(most)*wordsPerToken)), 1)
+	r := hob.Request{
+		Model: m.Model, System: compactSystem, Tools: a.plan.pin.Tools, NoToolUse: true, Component: hob.ComponentCompaction,
+		MaxTokens: 2 * most, // the analysis comes before the summary
+		Step:      step, Script: a.plan.settings.Script,
+	}
+	if own { // the same beginning as the run's requests, which the provider may have cached
+		r.System = a.system()
+	}
+	covered := conversation{exact: m.Count}
+	covered.grow(at + 1)
+	for i := range at {
+		covered.add(readable(c.whole[i]), c.from[i])
+	}
+	room := window - most*2 - estimateTokens(order) - estimateTokens(r.System) - window/10
+	if own {
+		room -= a.fixed
+	}
+	if covered.total > room { // what is too long for the summary's model itself is shortened
+		covered.prune(0)
+		if covered.total > room {
+			covered.clip(room)
+			covered.truncate(room)
+		}
+	}
+	r.Messages = append(covered.sent, hob.Message{Role: hob.RoleUser, Content: order})
+
+	ctx, cancel := context.WithTimeout(a.ctx, a.plan.knobs.modelTimeout)
+	defer cancel()
+	ans := &answer{}
+	var failed error
+	for d, err := range m.Provider.Stream(ctx, r) {
+		if err != nil {
+			failed = err
+			break
+		}
+		ans.text.WriteString(clean(d.Text))
+		if d.Finish != "" {
+			ans.finish, ans.usage, ans.model = d.Finish, d.Usage, d.Model
+		}
+		if ans.text.Len() > a.e.Limits.AnswerBytes {
+			failed = errors.New("the summary is too long")
+			break
+		}
+	}
+	a.spend(spending{component: hob.ComponentCompaction, model: name, price: m.Price, step: step, estimate: covered.total + estimateTokens(order) + estimateTokens(r.System)}, ans)
+	if failed != nil {
+		return "", failed
+	}
+	text := tagged(ans.text.String())
+	if text == "" {
+		return "", errors.New("the model gave no summary")
+	}
+	if estimateTokens(text) > most*3/2 {
+		text = shorten(text, most)
+	}
+	return text, nil
+}
+
+// readable is a message as a summarising model gets it: pictures are only mentioned, and thoughts left out.
+func readable(m hob.Message) hob.Message {
+	m.Reasoning = nil
+	if len(m.Parts) > 0 {
+		parts := make([]hob.Part, len(m.Parts))
+		for i, p := range m.Parts {
+			if parts[i] = p; p.Type == hob.ImagePart {
+				parts[i] = hob.Part{Type: hob.TextPart, Text: "[a picture]"}
+			}
+		}
+		m.Content, m.Parts = hob.Message{Parts: parts}.Text(), nil
+	}
+	return m
+}
+
+// tagged is the text of the summary block, also of one that was cut; "" where there is none.
+func tagged(s string) string {
+	_, s, ok := strings.Cut(s, "<summary>")
+	if !ok {
+		return ""
+	}
+	s, _, _ = strings.Cut(s, "</summary>")
+	return strings.TrimSpace(s)
+}

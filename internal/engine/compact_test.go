@@ -1,0 +1,278 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"hob"
+)
+
+const pageScript = "call: page {\"s\":\"{{message}}\"}\n---\ntext: I have read the page for {{message}}.\n"
+
+// names lists the events of a run without the text deltas.
+func (w *world) names(id hob.RunID) []string {
+	w.t.Helper()
+	var out []string
+	for _, ev := range w.log(id) {
+		if !ev.Type.Delta() {
+			out = append(out, string(ev.Type))
+		}
+	}
+	return out
+}
+
+// one gives the payload of the only event of a type, which must be there.
+func one[T any](w *world, id hob.RunID, typ hob.EventType) T {
+	w.t.Helper()
+	var got []T
+	for _, ev := range w.log(id) {
+		if ev.Type == typ {
+			var v T
+			if err := json.Unmarshal(ev.Data, &v); err != nil {
+				w.t.Fatal(err)
+			}
+			got = append(got, v)
+		}
+	}
+	if len(got) != 1 {
+		w.t.Fatalf("there are %d %s events in %v", len(got), typ, w.names(id))
+	}
+	return got[0]
+}
+
+func tokens(r hob.Request) int {
+	n := len(r.System)
+	for _, m := range r.Messages {
+		n += 16 + m.Chars()
+	}
+	for _, t := range r.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	return n / 4
+}
+
+func TestCompact_ALongConversationStaysUnderItsWindow(t *testing.T) {
+	t.Parallel()
+	const window, turns = 8192, 60
+	w := newWorld(t, map[string]any{"script": pageScript, "context_window": window}, "page")
+	asked := w.watchModel()
+	w.begin(nil)
+	var session hob.SessionID
+	var last hob.Run
+	summaries, quiet := 0, 0
+	for i := range turns {
+		before := len(asked())
+		last = w.wait(w.startIn(session, fmt.Sprintf("topic number %d", i), hob.RunOptions{}).ID)
+		session = last.Session
+		want := fmt.Sprintf("I have read the page for topic number %d.", i)
+		if last.Status != hob.Completed || last.Content != want {
+			t.Fatalf("turn %d: %s %s %q", i, last.Status, last.Error, last.Content)
+		}
+		w.valid(last)
+		made := 0
+		for _, r := range asked()[before:] {
+			if n := tokens(r); n > window {
+				t.Fatalf("turn %d: a request of about %d tokens was sent", i, n)
+			}
+			if err := hob.Validate(r.Messages); err != nil {
+				t.Fatalf("turn %d: %v", i, err)
+			}
+			if r.Component == hob.ComponentCompaction {
+				made++
+				continue
+			}
+			if !holdsUser(r, fmt.Sprintf("topic number %d", i)) {
+				t.Fatalf("turn %d: the user's message is not in the request as it was", i)
+			}
+			if i > 10 && !strings.Contains(r.Messages[0].Content, "summarised here") {
+				t.Fatalf("turn %d: the request begins with %q", i, r.Messages[0].Content)
+			}
+		}
+		summaries += made
+		if made == 0 {
+			quiet++
+		}
+	}
+	if summaries == 0 || quiet < turns/4 {
+		t.Fatalf("%d summaries were made, and %d turns of %d needed none", summaries, quiet, turns)
+	}
+	rows, err := w.store.Usage(t.Context(), w.by, hob.UsageFilter{GroupBy: hob.ByComponent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	booked := map[string]hob.UsageRow{}
+	for _, r := range rows {
+		booked[r.Key] = r
+	}
+	if c := booked[hob.ComponentCompaction]; c.Calls != int64(summaries) || c.TotalTokens == 0 || booked[hob.ComponentRun].Calls != 2*turns {
+		t.Fatalf("the ledger has %+v for %d summaries", booked, summaries)
+	}
+	// Another process knows no more than the store, and goes on from the same summary.
+	w.stop()
+	w.begin(nil)
+	before := len(asked())
+	last = w.wait(w.startIn(session, "one more", hob.RunOptions{}).ID)
+	r := asked()[before]
+	if last.Status != hob.Completed || !strings.Contains(r.Messages[0].Content, "summarised here") && r.Component == "" {
+		t.Fatalf("after a restart: %s, first message %q", last.Status, r.Messages[0].Content)
+	}
+}
+
+func holdsUser(r hob.Request, text string) bool {
+	for _, m := range r.Messages {
+		if m.Role == hob.RoleUser && m.Content == text {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCompact_ALongRunIsCondensedWithinItself(t *testing.T) {
+	t.Parallel()
+	const window, steps = 8192, 20
+	script := strings.Builder{}
+	for i := range steps {
+		fmt.Fprintf(&script, "call: page {\"s\":\"page %d\"}\n---\n", i)
+	}
+	script.WriteString("text: All pages are read.\n")
+	w := newWorld(t, map[string]any{"script": script.String(), "context_window": window}, "page")
+	asked := w.watchModel()
+	w.begin(nil)
+	run := w.wait(w.start("read everything", hob.RunOptions{}).ID)
+	if run.Status != hob.Completed || run.Content != "All pages are read." || run.Steps != steps+1 {
+		t.Fatalf("%s %s %q after %d steps", run.Status, run.Error, run.Content, run.Steps)
+	}
+	made := 0
+	for _, r := range asked() {
+		if tokens(r) > window {
+			t.Fatalf("a request of about %d tokens was sent", tokens(r))
+		}
+		if err := hob.Validate(r.Messages); err != nil {
+			t.Fatal(err)
+		}
+		if r.Component == hob.ComponentCompaction {
+			made++
+		} else if !holdsUser(r, "read everything") {
+			t.Fatal("the user's message was lost")
+		}
+	}
+	if made == 0 || !strings.Contains(strings.Join(w.names(run.ID), " "), "step_completed compaction ") {
+		t.Fatalf("%d summaries; %v", made, w.names(run.ID))
+	}
+	// The next turn begins with the summary of this one, not with its pages.
+	before := len(asked())
+	next := w.wait(w.startIn(run.Session, "thanks", hob.RunOptions{}).ID)
+	if first := asked()[before]; next.Status != hob.Completed || first.Component != "" ||
+		!strings.Contains(first.Messages[0].Content, "summarised here") {
+		t.Fatalf("%s; the next turn began with a request for %q: %q", next.Status, first.Component, first.Messages[0].Content)
+	}
+}
+
+func TestCompact_ARefusalAsTooLongIsAnsweredByASummary(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "limit: 1500\n" + pageScript + "limit: 2500\n"}, "page")
+	w.begin(nil)
+	run := w.wait(w.start("first", hob.RunOptions{}).ID)
+	second := w.wait(w.startIn(run.Session, "second", hob.RunOptions{}).ID)
+	if run.Status != hob.Completed || second.Status != hob.Completed || second.Content != "I have read the page for second." {
+		t.Fatalf("%s, then %s %s %q", run.Status, second.Status, second.Error, second.Content)
+	}
+	got := strings.Join(w.names(second.ID), " ")
+	if !strings.Contains(got, "reactive_compact step_reset") {
+		t.Fatal(got)
+	}
+	if reset := one[hob.StepResetEvent](w, second.ID, hob.EventStepReset); reset.Reason != "prompt_too_long" {
+		t.Fatalf("the step was reset for %q", reset.Reason)
+	}
+	w.valid(second)
+}
+
+// failSummaries makes every request for a summary fail.
+func (w *world) failSummaries() func() int {
+	inner, n := w.models, 0
+	w.models = func(ctx context.Context, ws hob.WorkspaceID, name string) (hob.Model, error) {
+		m, err := inner(ctx, ws, name)
+		p := m.Provider
+		m.Provider = streamFunc(func(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
+			if r.Component != hob.ComponentCompaction {
+				return p.Stream(ctx, r)
+			}
+			n++
+			return func(yield func(hob.Delta, error) bool) {
+				_ = yield(hob.Delta{Text: "<analysis>only this</analysis>"}, nil) && yield(hob.Delta{Finish: hob.FinishStop}, nil)
+			}
+		})
+		return m, err
+	}
+	return func() int { return n }
+}
+
+func TestCompact_ThreeFailuresThenNoMoreAndTheRunGoesOnCut(t *testing.T) {
+	t.Parallel()
+	const window, steps = 8192, 24
+	script := strings.Builder{}
+	for i := range steps {
+		fmt.Fprintf(&script, "call: page {\"s\":\"page %d\"}\n---\n", i)
+	}
+	script.WriteString("text: All pages are read.\n")
+	w := newWorld(t, map[string]any{"script": script.String(), "context_window": window}, "page")
+	asked := w.watchModel()
+	failed := w.failSummaries()
+	w.begin(nil)
+	run := w.wait(w.start("read everything", hob.RunOptions{}).ID)
+	if run.Status != hob.Completed || failed() != 3 {
+		t.Fatalf("%s %s after %d attempts to summarise", run.Status, run.Error, failed())
+	}
+	for _, r := range asked() {
+		if tokens(r) > window || hob.Validate(r.Messages) != nil || !holdsUser(r, "read everything") {
+			t.Fatalf("a request of %d tokens: %v", tokens(r), hob.Validate(r.Messages))
+		}
+	}
+	if !strings.Contains(fmt.Sprint(w.names(run.ID)), "proactive_compact") {
+		t.Fatal(w.names(run.ID))
+	}
+}
+
+func TestCompact_ASummaryIsMadeByTheModelThatTheWorkspaceChose(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ setting, light, want string }{
+		{"", "scripted/echo", "echo"}, {"same", "scripted/echo", "script"}, {"scripted/demo", "scripted/echo", "demo"},
+		{"", "", "script"}, {"nobody/has-this", "", "script"},
+	} {
+		t.Run(c.setting+"_"+c.light, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]any{"script": pageScript, "context_window": 8192}, "page")
+			w.settings = map[string]string{"COMPACTION_MODEL": c.setting}
+			inner := w.models
+			w.models = func(ctx context.Context, ws hob.WorkspaceID, name string) (hob.Model, error) {
+				m, err := inner(ctx, ws, name)
+				m.Light = c.light
+				return m, err
+			}
+			asked := w.watchModel()
+			w.begin(nil)
+			var session hob.SessionID
+			for i := range 12 {
+				run := w.wait(w.startIn(session, fmt.Sprint("topic ", i), hob.RunOptions{}).ID)
+				if session = run.Session; run.Status != hob.Completed {
+					t.Fatal(run.Error)
+				}
+			}
+			n := 0
+			for _, r := range asked() {
+				if r.Component == hob.ComponentCompaction {
+					if n++; r.Model != c.want {
+						t.Fatalf("the summary was made by %q", r.Model)
+					}
+				}
+			}
+			if n == 0 {
+				t.Fatal("nothing was summarised")
+			}
+		})
+	}
+}
