@@ -17,11 +17,13 @@ import (
 
 	"hob"
 	"hob/internal/agentsql"
+	"hob/internal/api"
 	"hob/internal/builtin"
 	"hob/internal/config"
 	"hob/internal/egress"
 	"hob/internal/provider"
 	"hob/internal/seal"
+	"hob/internal/settings"
 	"hob/internal/store"
 )
 
@@ -32,6 +34,7 @@ type parts struct {
 	store       *store.DB
 	database    agentsql.DB // nil = database_query is off
 	databaseOff string      // and why
+	settings    *settings.Set
 	tools       *builtin.Set
 	models      *provider.Registry
 
@@ -39,7 +42,7 @@ type parts struct {
 }
 
 // open opens everything but the engine and the API. What was opened is closed again where a later part fails.
-func open(ctx context.Context, c config.Config, log *slog.Logger) (_ *parts, err error) {
+func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *parts, err error) {
 	p := &parts{}
 	defer func() {
 		if err != nil {
@@ -58,15 +61,18 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (_ *parts, err
 	if p.store, err = store.Open(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: p.box}); err != nil {
 		return nil, err
 	}
+	if p.settings, err = settings.New(settings.Config{Store: p.store, Getenv: w.getenv}); err != nil {
+		return nil, configError{err}
+	}
 	p.openDatabase(ctx, c, log)
-	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff}
+	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff, Setting: p.settings.Value}
 	if p.database != nil {
 		deps.Database = projectDatabase{db: p.database, log: log}
 	}
 	p.tools = builtin.New(deps)
 	p.models = provider.New(provider.Config{
 		OpenAI: provider.Endpoint(c.OpenAI), Anthropic: provider.Endpoint(c.Anthropic),
-		OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost, Clients: p.guard,
+		Gemini: provider.Endpoint(c.Gemini), OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost, Clients: p.guard,
 	})
 	return p, nil
 }
@@ -181,8 +187,18 @@ func newLog(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// defaultModel is what an agent gets that is made without a model, and a warning where that is only the demo.
-func (p *parts) defaultModel() (model, warning string) {
+// defaultModel is what an agent of a workspace gets that is made without a model: what the workspace chose, else that of
+// the first provider, with a warning where that is only the demo or where nobody serves it.
+func (p *parts) defaultModel(ctx context.Context, ws hob.WorkspaceID) (model, warning string) {
+	if ws != "" {
+		chosen, err := p.settings.Value(ctx, ws, settings.AgentDefaultModel)
+		if err == nil && chosen != "" {
+			if _, err := p.models.Open(ctx, ws, chosen); err != nil && hob.KindOf(err) == hob.Invalid {
+				warning = "the workspace's default model: " + err.Error()
+			}
+			return chosen, warning
+		}
+	}
 	model, ok := p.models.Default()
 	if ok {
 		return model, ""
@@ -195,6 +211,15 @@ func (p *parts) defaultModel() (model, warning string) {
 	}
 	return model, "no model provider is configured, so the agent uses " + model + ", which plays a script; to connect a model set " +
 		strings.Join(names, ", ") + " and restart the server"
+}
+
+// providers are the model providers as the API shows them.
+func (p *parts) providers() []api.Provider {
+	var list []api.Provider
+	for _, info := range p.models.Providers() {
+		list = append(list, api.Provider{Name: info.Name, Paid: info.Configured && info.Variables != ""})
+	}
+	return list
 }
 
 var _ builtin.Database = projectDatabase{}

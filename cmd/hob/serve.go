@@ -68,7 +68,7 @@ func serve(ctx context.Context, w world) error {
 	}
 	defer func() { _ = ln.Close() }() // the HTTP server has closed it, unless it never began
 	c.Addr = ln.Addr().String()       // the port is known now, where it was 0
-	p, err := open(ctx, c, log)
+	p, err := w.open(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -176,6 +176,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 			return p.tools.CheckAssignment(ctx, a.ToolName, a.ConfigOverride)
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
+		Settings: p.settings, ProviderKeys: p.store, Profiles: p.store, Usage: p.store, Providers: p.providers,
 		Ready: s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))

@@ -72,7 +72,7 @@ func createAgent(c *call) error {
 		warnings = append(warnings, c.modelWarning(a.Model)...)
 	} else if c.s.DefaultModel != nil {
 		var warning string
-		if a.Model, warning = c.s.DefaultModel(); warning != "" {
+		if a.Model, warning = c.s.DefaultModel(c.Context(), c.by.Workspace); warning != "" {
 			warnings = append(warnings, warning)
 		}
 	}

@@ -92,8 +92,19 @@ type Config struct {
 	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.
 	Models hob.ModelOpener
-	// DefaultModel is the model of an agent that is made without one, with a warning where it is only a demo.
-	DefaultModel func() (model, warning string)
+	// DefaultModel is the model of an agent of a workspace that is made without one, with a warning where it is only a demo.
+	// For the workspace "" it is what holds where a workspace has no wish of its own.
+	DefaultModel func(ctx context.Context, ws hob.WorkspaceID) (model, warning string)
+	// Settings, ProviderKeys, Profiles and Usage stand behind the routes of these names, which answer Unavailable without.
+	Settings     Settings
+	ProviderKeys hob.ProviderKeyStore
+	Profiles     hob.ProfileStore
+	Usage        hob.UsageReader
+	// Providers lists the server's model providers, whose names no endpoint of a workspace may take.
+	Providers func() []Provider
+	// ValidateKey asks a provider whether it takes a key. An Invalid error: it does not, or the key cannot be used; not valid
+	// without an error: that could not be found out. The texts are for the client.
+	ValidateKey func(ctx context.Context, k hob.ProviderKey) (valid bool, reason string, err error)
 	// Ready says whether the parts behind the API work.
 	Ready func(ctx context.Context) error
 	// Metrics gives further counters for /metrics, by their full names.

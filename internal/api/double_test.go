@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"hob"
+	"hob/internal/api"
 )
 
 // player is the one double: a model that answers with fixed deltas.
@@ -117,4 +118,22 @@ func checkURL(address string) error {
 		return errors.New("the scheme must be http or https")
 	}
 	return nil
+}
+
+// validateKey knows a key that is refused and one that cannot be asked about.
+func validateKey(_ context.Context, k hob.ProviderKey) (valid bool, reason string, err error) {
+	switch {
+	case strings.HasPrefix(string(k.Key), "refused"):
+		return false, "", hob.Errorf(hob.Invalid, "%s says 401", k.Provider)
+	case strings.HasPrefix(string(k.Key), "nobody-there"):
+		return false, "nobody answers", nil
+	case strings.HasPrefix(string(k.Key), "broken"):
+		return false, "", errors.New("a secret detail")
+	}
+	return true, "", nil
+}
+
+// providers are the server's own; the operator pays for some of them.
+func providers() []api.Provider {
+	return []api.Provider{{Name: "openai", Paid: true}, {Name: "gemini", Paid: true}, {Name: "anthropic"}, {Name: "ollama", Paid: true}, {Name: "scripted"}}
 }

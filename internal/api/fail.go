@@ -46,7 +46,12 @@ type errorAnswer struct {
 	Message string         `json:"message"` // the same text
 	Code    string         `json:"code"`    // for programs
 	Details map[string]any `json:"details,omitempty"`
+	// Fields repeats a detail of that name where the clients of provider keys look for it.
+	Fields any `json:"fields,omitempty" jsonschema:"by provider, why it refuses the key"`
 }
+
+// fieldsDetail is the detail with one reason per field.
+const fieldsDetail = "fields"
 
 // fail answers with an error. What is ours, and what has no kind, is logged here and nowhere else, and its text is not
 // shown.
@@ -79,7 +84,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if code == "" {
 		code = string(e.Kind)
 	}
-	body, err := marshal(errorAnswer{Error: e.Message, Message: e.Message, Code: code, Details: e.Details})
+	body, err := marshal(errorAnswer{Error: e.Message, Message: e.Message, Code: code, Details: e.Details, Fields: e.Details[fieldsDetail]})
 	if err != nil {
 		body = internalBody(id)
 	}

@@ -108,6 +108,9 @@ func (s *server) describe() ([]byte, error) {
 			{tagSessions, "Conversations with an agent"},
 			{tagTools, "What agents can be given"},
 			{tagKeys, "Who may call this API, and for what"},
+			{tagSettings, "What a workspace changes while the server runs"},
+			{tagModels, "How a workspace reaches models: keys, endpoints of its own, what is known of a model"},
+			{tagUsage, "What was used, and what it cost"},
 			{tagServer, "The server itself"},
 		},
 		Paths: paths{byPath: map[string]map[string]operation{}},
@@ -235,6 +238,10 @@ func aboutPart(rt route, name string) string {
 		return "the assignment's id, a UUID; the agent's tools list it"
 	case "key_id":
 		return "the key's id, a UUID"
+	case "key":
+		return "the setting's key, as in CUSTOM_TOOL_TIMEOUT"
+	case "provider":
+		return "openai, anthropic, google, openrouter, or the name of an endpoint of your own"
 	}
 	if rt.tag == tagTools {
 		return "the tool's id, a UUID"

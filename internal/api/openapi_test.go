@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -98,7 +99,10 @@ func TestOpenAPI_AnswersFitTheirSchemas(t *testing.T) {
 		"/health": "HealthAnswer", "/api/me": "MeAnswer", "/api/agents": "AgentList", "/api/agents/{id}": "AgentAnswer",
 		"/api/agents/{id}/tools": "AssignmentList", "/api/tools": "ToolList", "/api/agents/runs/{run_id}": "RunRecord",
 		"/api/agents/{id}/sessions": "SessionList", "/api/sessions/{session_id}": "Session", "/api/sessions/{session_id}/messages": "MessageList",
-		"/api/sessions/{session_id}/runs": "RunList", "/api/keys": "KeyList", "/api/keys/{key_id}": "Key", "/api/nothing": "ErrorAnswer",
+		"/api/sessions/{session_id}/runs": "RunList", "/api/keys": "KeyList", "/api/settings": "SettingsAnswer",
+		"/api/ai-provider-keys": "ProviderKeyList", "/api/ai-provider-keys/platform_supported": "ProvidersAnswer",
+		"/api/provider-profiles": "ProfileList", "/api/usage?group_by=model": "UsageAnswer",
+		"/api/keys/{key_id}": "Key", "/api/nothing": "ErrorAnswer",
 	} {
 		r := w.do(ask{"GET", s.fill(path), w.service, "", nil})
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(r.body)))
@@ -151,7 +155,7 @@ func TestPages_TheIndexSaysWhichModelThereIs(t *testing.T) {
 	} {
 		w := begin(t, func(cfg *api.Config) {
 			cfg.Version = "1.2.3<b>"
-			cfg.DefaultModel = func() (string, string) { return c.model, c.warning }
+			cfg.DefaultModel = func(context.Context, hob.WorkspaceID) (string, string) { return c.model, c.warning }
 			if c.model == "" {
 				cfg.DefaultModel = nil
 			}

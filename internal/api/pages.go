@@ -39,7 +39,7 @@ func serveIndex(c *call) error {
 	}
 	shows := indexView{Version: c.s.Version}
 	if c.s.DefaultModel != nil {
-		shows.Model, shows.Warning = c.s.DefaultModel()
+		shows.Model, shows.Warning = c.s.DefaultModel(c.Context(), "")
 		shows.Warning = sentence(shows.Warning)
 	}
 	var page bytes.Buffer

@@ -23,6 +23,7 @@ func callers() []string {
 // "owner" is the user whose session and run the paths name; "bound" is an admin key of another agent.
 func matrix() map[string]string {
 	const open, service, settings = "++++++++++++", "++ffffnffuuu", "+++fffnffuuu"
+	const whole = "++fffffffuuu" // of the whole workspace: not for a bound key
 	return map[string]string{
 		"GET /health":           open,
 		"GET /api/health":       open,
@@ -71,6 +72,20 @@ func matrix() map[string]string {
 		"POST /api/keys":                                                 "++fffffffuuu", // a bound key makes bound keys only
 		"GET /api/keys/{key_id}":                                         service,
 		"DELETE /api/keys/{key_id}":                                      service,
+		"GET /api/settings":                                              whole,
+		"PUT /api/settings":                                              whole,
+		"PUT /api/settings/{key}":                                        whole,
+		"DELETE /api/settings/{key}":                                     whole,
+		"POST /api/settings/reset-category":                              whole,
+		"GET /api/ai-provider-keys":                                      whole,
+		"GET /api/ai-provider-keys/platform_supported":                   whole,
+		"POST /api/ai-provider-keys":                                     whole,
+		"PUT /api/ai-provider-keys":                                      whole,
+		"DELETE /api/ai-provider-keys/{provider}":                        whole,
+		"POST /api/ai-provider-keys/validate":                            whole,
+		"GET /api/provider-profiles":                                     whole,
+		"PUT /api/provider-profiles":                                     whole,
+		"GET /api/usage":                                                 "++ff+f+++uuu",
 	}
 }
 
@@ -158,6 +173,9 @@ func (w *world) scene(owner string) scene {
 	s.tool = id("/api/tools", `{"name":"t_`+hob.RandomHex(8)+`","endpoint":"https://x.example",`+toolBody+`}`)
 	s.assignment = id("/api/agents/"+s.agent+"/tools", `{"tool_name":"clock"}`)
 	s.key = id("/api/keys", `{"name":"k"}`)
+	if r := w.do(ask{"PUT", "/api/ai-provider-keys", w.service, `{"openai":"sk-0123456789"}`, nil}); r.status != http.StatusOK {
+		w.t.Fatalf("set a provider key: %d %s", r.status, r.body)
+	}
 	return s
 }
 
@@ -167,7 +185,7 @@ func (s scene) fill(path string) string {
 		id = s.tool
 	}
 	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
-		"{key_id}", s.key).Replace(path)
+		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai").Replace(path)
 }
 
 // body is a body that the route takes.
@@ -185,6 +203,18 @@ func (s scene) body(method, path string) string {
 		return `{"description":"new"}`
 	case "POST /api/agents/{id}/run", "POST /api/agents/{id}/run/stream":
 		return `{"message":"hi"}`
+	case "PUT /api/settings":
+		return `{"settings":{"CUSTOM_TOOL_TIMEOUT":60}}`
+	case "PUT /api/settings/{key}":
+		return `{"value":60}`
+	case "POST /api/settings/reset-category":
+		return `{"category":"agents"}`
+	case "POST /api/ai-provider-keys", "POST /api/ai-provider-keys/validate":
+		return `{"provider":"openai","api_key":"sk-0123456789"}`
+	case "PUT /api/ai-provider-keys":
+		return `{"openai":"sk-0123456789"}`
+	case "PUT /api/provider-profiles":
+		return `{"endpoint":"https://x.example/v1","model":"m","facts":{}}`
 	case "POST /api/agents/runs/{run_id}/approve":
 		return `{"approved":true}`
 	}

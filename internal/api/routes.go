@@ -39,13 +39,16 @@ const (
 	tagRuns     = "Runs"
 	tagSessions = "Sessions"
 	tagKeys     = "Keys"
+	tagSettings = "Settings"
+	tagModels   = "Model providers"
+	tagUsage    = "Usage"
 	tagServer   = "Server"
 )
 
 // routes is the table of all routes.
 func routes() []route {
 	const get, post, patch, put, del = http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete
-	const read, run, configure = hob.ScopeRead, hob.ScopeRun, hob.ScopeConfigure
+	const read, run, configure, admin = hob.ScopeRead, hob.ScopeRun, hob.ScopeConfigure, hob.ScopeAdmin
 	list := []route{
 		{method: get, path: "/api/agents", handle: listAgents, scope: read, tag: tagAgents, summary: "List agents", out: agentList{}, status: 200, query: agentListQuery()},
 		{method: post, path: "/api/agents", handle: createAgent, scope: configure, tag: tagAgents, summary: "Create an agent", in: agentInput{}, out: agentAnswer{}, status: 201},
@@ -85,6 +88,23 @@ func routes() []route {
 		{method: post, path: "/api/keys", handle: createKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Create an API key; its secret is shown this once", in: keyInput{}, out: keyCreated{}, status: 201},
 		{method: get, path: "/api/keys/{key_id}", handle: getKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Get an API key", out: hob.Key{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/keys/{key_id}", handle: revokeKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Revoke an API key", out: keyRevoked{}, status: 200, errors: []int{404}},
+
+		{method: get, path: "/api/settings", handle: listSettings, scope: admin, tag: tagSettings, summary: "List the workspace's settings by category", out: settingsAnswer{}, status: 200, errors: []int{503}},
+		{method: put, path: "/api/settings", handle: putSettings, scope: admin, tag: tagSettings, summary: "Change settings, all or none", in: settingsInput{}, out: settingsChanged{}, status: 200, errors: []int{503}},
+		{method: put, path: "/api/settings/{key}", handle: putSetting, scope: admin, tag: tagSettings, summary: "Change one setting", in: settingInput{}, out: settingChanged{}, status: 200, errors: []int{404, 503}},
+		{method: del, path: "/api/settings/{key}", handle: resetSetting, scope: admin, tag: tagSettings, summary: "Give a setting its default again", out: settingReset{}, status: 200, errors: []int{404, 503}},
+		{method: post, path: "/api/settings/reset-category", handle: resetCategory, scope: admin, tag: tagSettings, summary: "Give all settings of a category their defaults again", in: categoryInput{}, out: categoryReset{}, status: 200, errors: []int{503}},
+
+		{method: get, path: "/api/ai-provider-keys", handle: listProviderKeys, scope: admin, tag: tagModels, summary: "List the workspace's keys for model providers, masked", out: providerKeyList{}, status: 200, errors: []int{503}},
+		{method: get, path: "/api/ai-provider-keys/platform_supported", handle: platformProviders, scope: admin, tag: tagModels, summary: "List the providers that the operator configured, which need no key of the workspace", out: providersAnswer{}, status: 200},
+		{method: post, path: "/api/ai-provider-keys", handle: putProviderKey, scope: admin, tag: tagModels, summary: "Set the key for a provider, or an endpoint that speaks OpenAI's API", in: providerKeyInput{}, out: providerKeyAnswer{}, status: 201, also: 200, errors: []int{503}},
+		{method: put, path: "/api/ai-provider-keys", handle: putProviderKeys, scope: admin, tag: tagModels, summary: "Set keys for several providers, all or none; null and empty ones stay as they are", in: providerKeysInput{}, out: providerKeyList{}, status: 200, errors: []int{503}},
+		{method: del, path: "/api/ai-provider-keys/{provider}", handle: deleteProviderKey, scope: admin, tag: tagModels, summary: "Delete the key for a provider", status: 204, errors: []int{400, 404, 503}},
+		{method: post, path: "/api/ai-provider-keys/validate", handle: validateProviderKey, scope: admin, tag: tagModels, summary: "Ask a provider whether it takes a key; nothing is stored", in: providerKeyInput{}, out: validAnswer{}, status: 200, errors: []int{503}},
+		{method: get, path: "/api/provider-profiles", handle: listProfiles, scope: admin, tag: tagModels, summary: "List what probing models at their endpoints found", out: profileList{}, status: 200, errors: []int{503}},
+		{method: put, path: "/api/provider-profiles", handle: putProfile, scope: admin, tag: tagModels, summary: "Keep what probing a model found", in: profileInput{}, out: profileAnswer{}, status: 200, errors: []int{503}},
+
+		{method: get, path: "/api/usage", handle: reportUsage, scope: read, tag: tagUsage, summary: "Report tokens, cost and counts from the usage ledger", out: usageAnswer{}, status: 200, errors: []int{503}, query: usageQuery()},
 
 		{method: get, path: "/api/me", handle: whoAmI, tag: tagServer, summary: "Say who the key or token is", out: meAnswer{}, status: 200},
 		{method: get, path: "/health", handle: health, open: true, tag: tagServer, summary: "Say that the server runs", out: healthAnswer{}, status: 200},

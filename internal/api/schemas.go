@@ -55,6 +55,9 @@ func wireTypes() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[hob.Secret]():          {Type: "string", Description: "reads as a mask; a mask sent back means unchanged"},
 		reflect.TypeFor[hob.ReasoningEffort](): enum("none", "minimal", "low", "medium", "high"),
 		reflect.TypeFor[hob.Disconnect]():      enum("cancel", "continue"),
+		reflect.TypeFor[hob.Money]():           {Type: "number", Description: "US dollars"},
+		reflect.TypeFor[hob.SettingType]():     enum("int", "float", "str", "bool"),
+		reflect.TypeFor[hob.UsageGroup]():      enum("", "action", "component", "agent", "model", "day"),
 		reflect.TypeFor[hob.Status]():          enum("queued", "running", "awaiting_approval", "completed", "failed", "cancelled"),
 	}
 }
@@ -124,6 +127,15 @@ func shape(name string, s *jsonschema.Schema) error {
 	case "KeyInput":
 		p["scopes"].Types = []string{"null", "array"}
 		p["scopes"].Items = wireTypes()[reflect.TypeFor[hob.Scope]()]
+	case "SettingsInput":
+		p["settings"].Type, p["settings"].Types = "object", nil
+		p["settings"].AdditionalProperties = &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
+	case "SettingInput":
+		p["value"].Types = []string{"string", "number", "boolean"}
+	case "CategoryInput":
+		p["category"].Type, p["category"].Types = "string", nil
+	case "ProfileInput":
+		p["facts"].Type = "object"
 	case "ToolInput":
 		p["input_schema"].Types = []string{"null", "object"}
 	case "AssignmentInput", "OverrideInput":
@@ -215,6 +227,18 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"name":"website","scopes":["read","run"]}`
 	case sessionInput:
 		text = `{}`
+	case settingsInput:
+		text = `{"settings":{"CUSTOM_TOOL_TIMEOUT":60}}`
+	case settingInput:
+		text = `{"value":60}`
+	case categoryInput:
+		text = `{"category":"agents"}`
+	case providerKeyInput:
+		text = `{"provider":"openai","api_key":"sk-0123456789"}`
+	case providerKeysInput:
+		text = `{"openai":"sk-0123456789","anthropic":null}`
+	case profileInput:
+		text = `{"endpoint":"https://models.example.com/v1","model":"llama3","facts":{"window":8192}}`
 	}
 	return json.RawMessage(text)
 }

@@ -325,14 +325,8 @@ func (c *call) checkConfig(t hob.ToolConfig) error {
 	if !fullURL(t.Endpoint) {
 		return bad("config.endpoint", "must be a full http or https URL, as in https://api.example.com/weather")
 	}
-	if c.s.CheckURL != nil {
-		if err := c.s.CheckURL(t.Endpoint); err != nil {
-			var e *hob.Error
-			if errors.As(err, &e) && e.Kind == hob.Invalid {
-				return hob.Errorf(hob.Invalid, "config.endpoint: %s", e.Message).WithCode(e.Code).With("field", "config.endpoint")
-			}
-			return bad("config.endpoint", "is refused: %s", err.Error())
-		}
+	if err := c.s.judgeURL("config.endpoint", t.Endpoint); err != nil {
+		return err
 	}
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	if !slices.Contains(methods, t.Method) {
@@ -347,6 +341,22 @@ func (c *call) checkConfig(t hob.ToolConfig) error {
 		return bad("config.recovery", "must be one of once, keyed, read")
 	}
 	return checkHeaders(t.Headers)
+}
+
+// judgeURL asks the rules for outgoing calls about an address that stands in a field.
+func (s *server) judgeURL(field, address string) error {
+	if s.CheckURL == nil {
+		return nil
+	}
+	err := s.CheckURL(address)
+	var e *hob.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && e.Kind == hob.Invalid:
+		return hob.Errorf(hob.Invalid, "%s: %s", field, e.Message).WithCode(e.Code).With("field", field)
+	}
+	return hob.Errorf(hob.Invalid, "%s is refused: %s", field, err.Error()).With("field", field)
 }
 
 // fullURL says whether an address names where to call, by itself. Which ones may be called is for CheckURL to say.

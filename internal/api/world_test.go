@@ -23,6 +23,7 @@ import (
 	"hob/internal/api"
 	"hob/internal/engine"
 	"hob/internal/seal"
+	"hob/internal/settings"
 	"hob/internal/store"
 )
 
@@ -60,6 +61,10 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	if w.store, err = store.Open(t.Context(), store.Config{DSN: dsn, Dir: dir, Box: box}); err != nil {
 		t.Fatal(err)
 	}
+	options, err := settings.New(settings.Config{Store: w.store})
+	if err != nil {
+		t.Fatal(err)
+	}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	w.engine = engine.New(engine.Config{
 		Store: w.store, Models: w.models, Toolsets: []hob.Toolset{clockSet{}}, Alone: true, Log: log,
@@ -67,9 +72,12 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	c := api.Config{
 		Store: w.store, Engine: w.engine, Models: w.models, Version: "1.2.3", JWTSecret: jwtSecret, Log: log,
 		Builtins: builtins, CheckAssignment: checkAssignment, CheckURL: checkURL,
-		DefaultModel: func() (string, string) { return "scripted/demo", "no model is connected; set OPENAI_API_KEY" },
-		CORSOrigins:  []string{"https://app.example.com"},
-		Limits:       api.Limits{Recheck: 50 * time.Millisecond},
+		DefaultModel: func(context.Context, hob.WorkspaceID) (string, string) {
+			return "scripted/demo", "no model is connected; set OPENAI_API_KEY"
+		},
+		Settings: options, ProviderKeys: w.store, Profiles: w.store, Usage: w.store, Providers: providers, ValidateKey: validateKey,
+		CORSOrigins: []string{"https://app.example.com"},
+		Limits:      api.Limits{Recheck: 50 * time.Millisecond},
 	}
 	if change != nil {
 		change(&c)

@@ -97,10 +97,13 @@ func (k *key) of(stored map[string]hob.StoredSetting) string {
 		return k.fallback
 	}
 	if text == v.Value {
-		k.good.Store(&v.Value)
+		k.remember(text)
 	}
 	return text
 }
+
+// remember spares the next reader of the same value its check.
+func (k *key) remember(good string) { k.good.Store(&good) }
 
 // List gives every setting of a workspace by category, secrets masked. A setting's default is what holds where the
 // workspace sets nothing.
@@ -171,7 +174,7 @@ func (s *Set) Change(ctx context.Context, by hob.Principal, values map[string]js
 			return nil, hob.Wrap("change the settings", err)
 		}
 	}
-	return slices.AppendSeq(make([]string, 0, len(change)), maps.Keys(change)), nil
+	return append([]string{}, slices.Sorted(maps.Keys(change))...), nil
 }
 
 // ChangeOne sets one value, by the rules of Change, and returns it as it reads then. A key that is not registered is

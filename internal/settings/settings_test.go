@@ -322,8 +322,9 @@ func TestSecrets_AreMaskedAndKeptByTheirMask(t *testing.T) {
 func TestReset_GivesBackTheDefault(t *testing.T) {
 	t.Parallel()
 	s, m := open(t, settings.Config{})
-	if _, err := s.Change(t.Context(), admin("w"), values(t, `{"COUNT":30,"MODE":"fast","ON":true,"NAME":"x"}`)); err != nil {
-		t.Fatal(err)
+	updated, err := s.Change(t.Context(), admin("w"), values(t, `{"ON":true,"COUNT":30,"MODE":"fast","NAME":"x"}`))
+	if diff := cmp.Diff([]string{"COUNT", "MODE", "NAME", "ON"}, updated); err != nil || diff != "" {
+		t.Fatalf("updated: %v, (-want +got):\n%s", err, diff)
 	}
 	if got, err := s.Reset(t.Context(), admin("w"), "COUNT"); err != nil || got != int64(10) {
 		t.Errorf("reset COUNT: %v, %v", got, err)

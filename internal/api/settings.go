@@ -1,0 +1,177 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"hob"
+)
+
+// Settings are the settings of workspaces, as package settings has them: checked, changed all or none, secrets masked.
+type Settings interface {
+	List(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.SettingCategory, error)
+	Change(ctx context.Context, by hob.Principal, values map[string]json.RawMessage) (updated []string, err error)
+	ChangeOne(ctx context.Context, by hob.Principal, key string, value json.RawMessage) (shown any, err error)
+	Reset(ctx context.Context, by hob.Principal, key string) (def any, err error)
+	ResetCategory(ctx context.Context, by hob.Principal, category string) (keys []string, err error)
+}
+
+type (
+	settingsInput struct {
+		Settings map[string]json.RawMessage `json:"settings" jsonschema:"values by key: numbers, true or false, or text; a secret's mask leaves it as it is"`
+	}
+	settingInput struct {
+		Value json.RawMessage `json:"value" jsonschema:"a number, true or false, or text"`
+	}
+	categoryInput struct {
+		Category *string `json:"category" jsonschema:"one of the categories of the list"`
+	}
+
+	settingsAnswer struct {
+		Categories map[string]hob.SettingCategory `json:"categories"`
+	}
+	settingsChanged struct {
+		OK       bool     `json:"ok"`
+		Updated  []string `json:"updated" jsonschema:"the keys that were set"`
+		Warnings []string `json:"warnings,omitempty"`
+	}
+	settingChanged struct {
+		OK       bool     `json:"ok"`
+		Key      string   `json:"key"`
+		Value    any      `json:"value" jsonschema:"as it reads now; a mask for a secret"`
+		Warnings []string `json:"warnings,omitempty"`
+	}
+	settingReset struct {
+		OK      bool   `json:"ok"`
+		Key     string `json:"key"`
+		Default any    `json:"default" jsonschema:"what holds now; empty text for a secret"`
+	}
+	categoryReset struct {
+		OK       bool     `json:"ok"`
+		Category string   `json:"category"`
+		Keys     []string `json:"reset_keys"`
+		Warnings []string `json:"warnings,omitempty"`
+	}
+)
+
+// absentPart is the answer of routes whose part this server was made without.
+func absentPart(what string) error {
+	return hob.Errorf(hob.Unavailable, "%s are not available on this server", what)
+}
+
+// settings gives the settings to a caller that may see the whole workspace.
+func (c *call) settings() (Settings, error) {
+	if c.s.Settings == nil {
+		return nil, absentPart("settings")
+	}
+	return c.s.Settings, c.whole("settings")
+}
+
+// whole refuses keys that are bound to one agent what belongs to the whole workspace.
+func (c *call) whole(what string) error {
+	if c.by.Agent != "" {
+		return hob.Errorf(hob.Forbidden, "your key is bound to one agent; %s belong to the whole workspace", what).WithCode("key_bound")
+	}
+	return nil
+}
+
+// changed logs who changed what. Values stay out of the log.
+func (c *call) changed(what string, names ...string) {
+	c.s.Log.LogAttrs(c.Context(), slog.LevelInfo, what, slog.String("workspace", string(c.by.Workspace)),
+		slog.String("by", string(c.by.Kind)), slog.String("by_id", c.by.ID), slog.String("names", strings.Join(names, " ")),
+		slog.String("request_id", c.id))
+}
+
+func listSettings(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	list, err := s.List(c.Context(), c.by.Workspace)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, settingsAnswer{list})
+}
+
+func putSettings(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	var in settingsInput
+	b, err := c.decode(&in, false)
+	if err != nil {
+		return err
+	}
+	updated, err := s.Change(c.Context(), c.by, in.Settings)
+	if err != nil {
+		if len(in.Settings) == 0 {
+			err = b.hint(err)
+		}
+		return err
+	}
+	c.changed("settings were changed", updated...)
+	return c.reply(http.StatusOK, settingsChanged{true, filled(updated), b.warnings})
+}
+
+func putSetting(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	var in settingInput
+	b, err := c.decode(&in, false)
+	if err != nil {
+		return err
+	}
+	if !b.has("value") {
+		return b.hint(hob.Errorf(hob.Invalid, "value is required").With("field", "value"))
+	}
+	key := c.PathValue("key")
+	shown, err := s.ChangeOne(c.Context(), c.by, key, in.Value)
+	if err != nil {
+		return err
+	}
+	c.changed("settings were changed", key)
+	return c.reply(http.StatusOK, settingChanged{true, key, shown, b.warnings})
+}
+
+func resetSetting(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	key := c.PathValue("key")
+	def, err := s.Reset(c.Context(), c.by, key)
+	if err != nil {
+		return err
+	}
+	c.changed("settings were reset", key)
+	return c.reply(http.StatusOK, settingReset{true, key, def})
+}
+
+func resetCategory(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	var in categoryInput
+	b, err := c.decode(&in, false)
+	if err != nil {
+		return err
+	}
+	if blank(in.Category) {
+		return b.hint(hob.Errorf(hob.Invalid, "category is required").With("field", "category"))
+	}
+	category := strings.TrimSpace(*in.Category)
+	keys, err := s.ResetCategory(c.Context(), c.by, category)
+	if err != nil {
+		return err
+	}
+	c.changed("settings were reset", keys...)
+	return c.reply(http.StatusOK, categoryReset{true, category, filled(keys), b.warnings})
+}
