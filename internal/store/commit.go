@@ -215,7 +215,8 @@ func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, mes
 	}
 	if c.Summary != nil {
 		if _, err := t.exec(ctx, `INSERT INTO summaries (session_n, turn, idx, text, created_at)
-			SELECT session_n, turn, ?, ?, ? FROM runs WHERE n = ?`, int64(c.Summary.Index), c.Summary.Text, now, m.n); err != nil {
+			SELECT session_n, CASE WHEN ? BETWEEN 1 AND turn THEN ? ELSE turn END, ?, ?, ? FROM runs WHERE n = ?`,
+			c.Summary.Turn, c.Summary.Turn, int64(c.Summary.Index), c.Summary.Text, now, m.n); err != nil {
 			return fmt.Errorf("insert a summary: %w", err)
 		}
 	}
