@@ -204,15 +204,11 @@ func (a *active) summarise(step int) bool {
 	}
 	if err == nil {
 		if s := estimateTokens(text); s < sum(c.tokens[:at]) {
-			position := hob.Summary{Text: text, Index: c.from[at].index}
-			if t := c.from[at].turn; t != ownTurn {
-				position.Turn = t
-			}
+			position := hob.Summary{Turn: c.from[at].turn, Index: c.from[at].index, Text: text}
 			c.condense(text, at)
 			if c.total < before {
 				a.failures = 0
-				a.summed = &position
-				a.log.write(func(b *batch) { b.summary(position) })
+				a.keepSummary(position)
 				return true
 			}
 		}
@@ -222,6 +218,33 @@ func (a *active) summarise(step int) bool {
 	a.e.Log.Warn("a conversation could not be summarised",
 		slog.String("run", string(a.id)), slog.Int("attempt", a.failures), slog.Any("error", err))
 	return false
+}
+
+// keepSummary stores a summary for the turns to come, unless it leaves out a turn that was under way when the run began:
+// that one would be lost to them.
+func (a *active) keepSummary(s hob.Summary) {
+	own := a.turn.Load()
+	if own == 0 {
+		own = a.plan.session.Turns + 1 // the store has not said it yet, so that the summary ends before the run
+	}
+	if s.Turn == ownTurn {
+		s.Turn = own
+	}
+	next := int64(1)
+	if old := a.plan.past.Summary; old != nil {
+		next = old.Turn
+	}
+	for _, r := range a.plan.past.Runs {
+		if r.Turn > next && !a.plan.past.Cut {
+			return
+		}
+		next = r.Turn + 1
+	}
+	if s.Turn > next && own > next {
+		return
+	}
+	a.summed = &s
+	a.log.write(func(b *batch) { b.summary(s) })
 }
 
 func sum(list []int) int {

@@ -276,3 +276,43 @@ func TestCompact_ASummaryIsMadeByTheModelThatTheWorkspaceChose(t *testing.T) {
 		})
 	}
 }
+
+func TestCompact_ATurnThatWasUnderWayIsNotLostToLaterOnes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{
+		"script": "when: wait\ncall: hang {}\n---\ntext: I waited.\n===\n" + pageScript, "context_window": 8192,
+	}, "page", "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 1)
+	asked := w.watchModel()
+	w.begin(nil)
+	var session hob.SessionID
+	turn := func(text string) hob.Run {
+		run := w.wait(w.startIn(session, text, hob.RunOptions{}).ID)
+		session = run.Session
+		return run
+	}
+	for i := range 3 {
+		turn(fmt.Sprint("topic ", i))
+	}
+	slow := w.startIn(session, "wait for the marmot", hob.RunOptions{})
+	<-w.tools.came
+	for i := range 6 { // these summarise while the slow turn is under way
+		turn(fmt.Sprint("later topic ", i))
+	}
+	close(w.tools.hold)
+	if run := w.wait(slow.ID); run.Content != "I waited." {
+		t.Fatalf("%s %q", run.Status, run.Content)
+	}
+	w.stop()
+	w.begin(nil)
+	before := len(asked())
+	turn("last")
+	for _, r := range asked()[before:] {
+		for _, m := range r.Messages {
+			if strings.Contains(m.Content, "marmot") {
+				return
+			}
+		}
+	}
+	t.Fatal("the slow turn is in no request of the turn behind it")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,7 +109,17 @@ var crashScripts = map[string]struct {
 		[]string{"read", "once", "keyed"},
 		false,
 	},
-	"failing tool": {"call: fail {}\n---\ntext: it failed\n", []string{"fail"}, false},
+	"summaries within the run": {pages(9), []string{"page"}, true},
+	"failing tool":             {"call: fail {}\n---\ntext: it failed\n", []string{"fail"}, false},
+}
+
+// pages is a script that reads more than its window holds.
+func pages(n int) string {
+	var s strings.Builder
+	for i := range n {
+		fmt.Fprintf(&s, "call: page {\"s\":\"page %d\"}\n---\n", i)
+	}
+	return s.String() + "text: All pages are read.\n"
 }
 
 // TestCrash_EveryWrite kills the process at every write of every scenario, before and after the write took place, then
@@ -140,7 +151,7 @@ func TestCrash_EveryWrite(t *testing.T) {
 // that lives. It reports whether the first crash took place.
 func crashAt(t *testing.T, script string, tools []string, n, m int, after bool) bool {
 	t.Helper()
-	w := newWorld(t, map[string]any{"script": script}, tools...)
+	w := newWorld(t, map[string]any{"script": script, "context_window": 8192}, tools...)
 	w.limits.Attempts = 10
 	first := &crashStore{Store: w.store, left: n, after: after}
 	w.begin(func(hob.Store) hob.Store { return first })

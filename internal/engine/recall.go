@@ -95,11 +95,7 @@ func (a *active) remember(end ending) {
 	p := hob.PastRun{Turn: a.turn.Load(), Messages: a.plan.own}
 	var s *hob.Summary
 	if a.summed != nil {
-		at := *a.summed
-		if s = &at; at.Turn == 0 {
-			s.Turn = p.Turn
-		}
-		if s.Turn == p.Turn && s.Index > 1 {
+		if s = a.summed; s.Turn == p.Turn && s.Index > 1 {
 			p.Messages = append(p.Messages[:1:1], p.Messages[s.Index:]...)
 		}
 	}
