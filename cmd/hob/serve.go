@@ -157,7 +157,8 @@ type server struct {
 func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s := &server{config: c, store: p.store, log: log}
 	s.engine = engine.New(engine.Config{
-		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Log: log, Alone: c.Database == "",
+		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
+		Alone: c.Database == "",
 	})
 	limits := api.DefaultLimits()
 	limits.Off = !c.RateLimit
@@ -176,7 +177,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 			return p.tools.CheckAssignment(ctx, a.ToolName, a.ConfigOverride)
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
-		Settings: p.settings, ProviderKeys: p.store, Profiles: p.store, Usage: p.store, Providers: p.providers,
+		Settings: p.settings, Providers: p.providers,
 		Ready: s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))

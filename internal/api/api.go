@@ -95,11 +95,8 @@ type Config struct {
 	// DefaultModel is the model of an agent of a workspace that is made without one, with a warning where it is only a demo.
 	// For the workspace "" it is what holds where a workspace has no wish of its own.
 	DefaultModel func(ctx context.Context, ws hob.WorkspaceID) (model, warning string)
-	// Settings, ProviderKeys, Profiles and Usage stand behind the routes of these names, which answer Unavailable without.
-	Settings     Settings
-	ProviderKeys hob.ProviderKeyStore
-	Profiles     hob.ProfileStore
-	Usage        hob.UsageReader
+	// Settings are behind the routes of that name, which answer Unavailable without.
+	Settings Settings
 	// Providers lists the server's model providers, whose names no endpoint of a workspace may take.
 	Providers func() []Provider
 	// ValidateKey asks a provider whether it takes a key. An Invalid error: it does not, or the key cannot be used; not valid

@@ -33,13 +33,10 @@ type profileAnswer struct {
 }
 
 func listProfiles(c *call) error {
-	if c.s.Profiles == nil {
-		return absentPart("model profiles")
-	}
 	if err := c.whole("model profiles"); err != nil {
 		return err
 	}
-	list, err := c.s.Profiles.Profiles(c.Context())
+	list, err := c.s.Store.Profiles(c.Context())
 	if err != nil {
 		return err
 	}
@@ -47,9 +44,6 @@ func listProfiles(c *call) error {
 }
 
 func putProfile(c *call) error {
-	if c.s.Profiles == nil {
-		return absentPart("model profiles")
-	}
 	if err := c.whole("model profiles"); err != nil {
 		return err
 	}
@@ -78,7 +72,7 @@ func putProfile(c *call) error {
 	if p.TestedAt.IsZero() {
 		p.TestedAt = hob.Time{Time: c.s.Clock()}
 	}
-	if err := c.s.Profiles.PutProfile(c.Context(), c.by, p); err != nil {
+	if err := c.s.Store.PutProfile(c.Context(), c.by, p); err != nil {
 		return err
 	}
 	c.changed("a model profile was changed", p.Model)

@@ -66,20 +66,11 @@ type (
 	}
 )
 
-// providerKeys gives the keys to a caller that may see the whole workspace.
-func (c *call) providerKeys() (hob.ProviderKeyStore, error) {
-	if c.s.ProviderKeys == nil {
-		return nil, absentPart("provider keys")
-	}
-	return c.s.ProviderKeys, c.whole("provider keys")
-}
-
 func listProviderKeys(c *call) error {
-	store, err := c.providerKeys()
-	if err != nil {
+	if err := c.whole("provider keys"); err != nil {
 		return err
 	}
-	list, err := store.ProviderKeys(c.Context(), c.by)
+	list, err := c.s.Store.ProviderKeys(c.Context(), c.by)
 	if err != nil {
 		return err
 	}
@@ -104,8 +95,7 @@ func platformProviders(c *call) error {
 }
 
 func putProviderKey(c *call) error {
-	store, err := c.providerKeys()
-	if err != nil {
+	if err := c.whole("provider keys"); err != nil {
 		return err
 	}
 	var in providerKeyInput
@@ -124,7 +114,7 @@ func putProviderKey(c *call) error {
 	if reason.refused {
 		return refusedKeys(map[string]string{k.Provider: reason.text})
 	}
-	made, err := store.PutProviderKeys(c.Context(), c.by, []hob.ProviderKey{k})
+	made, err := c.s.Store.PutProviderKeys(c.Context(), c.by, []hob.ProviderKey{k})
 	if err != nil {
 		return err
 	}
@@ -146,8 +136,7 @@ func putProviderKey(c *call) error {
 // putProviderKeys sets the keys of several vendors, all or none. What is null, empty or a mask stays as it is. A name that
 // is no vendor's is refused, since the answer, a bare list, has no place for a warning.
 func putProviderKeys(c *call) error {
-	store, err := c.providerKeys()
-	if err != nil {
+	if err := c.whole("provider keys"); err != nil {
 		return err
 	}
 	var in providerKeysInput
@@ -176,7 +165,7 @@ func putProviderKeys(c *call) error {
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		list, err := store.ProviderKeys(c.Context(), c.by)
+		list, err := c.s.Store.ProviderKeys(c.Context(), c.by)
 		if err != nil {
 			return err
 		}
@@ -189,7 +178,7 @@ func putProviderKeys(c *call) error {
 	case len(refused) > 0:
 		return refusedKeys(refused)
 	}
-	made, err := store.PutProviderKeys(c.Context(), c.by, keys)
+	made, err := c.s.Store.PutProviderKeys(c.Context(), c.by, keys)
 	if err != nil {
 		return err
 	}
@@ -200,15 +189,14 @@ func putProviderKeys(c *call) error {
 }
 
 func deleteProviderKey(c *call) error {
-	store, err := c.providerKeys()
-	if err != nil {
+	if err := c.whole("provider keys"); err != nil {
 		return err
 	}
 	name := vendorOf(c.PathValue("provider"))
 	if !slices.Contains(vendors(), name) && (!endpointName(name) || c.reservedProvider(name)) {
 		return unknownProvider(c.PathValue("provider"))
 	}
-	if err := store.DeleteProviderKey(c.Context(), c.by, name); err != nil {
+	if err := c.s.Store.DeleteProviderKey(c.Context(), c.by, name); err != nil {
 		return err
 	}
 	c.changed("provider keys were deleted", name)
@@ -218,7 +206,7 @@ func deleteProviderKey(c *call) error {
 
 // validateProviderKey asks a provider whether it takes a key. Nothing is stored.
 func validateProviderKey(c *call) error {
-	if _, err := c.providerKeys(); err != nil {
+	if err := c.whole("provider keys"); err != nil {
 		return err
 	}
 	var in providerKeyInput
@@ -301,7 +289,7 @@ func (c *call) newProviderKey(in providerKeyInput) (hob.ProviderKey, error) {
 
 // asStored fills in what the client left to the stored key: the secret of a mask, the address of an endpoint.
 func (c *call) asStored(k *hob.ProviderKey, masked bool) error {
-	list, err := c.s.ProviderKeys.OpenProviderKeys(c.Context(), c.by.Workspace)
+	list, err := c.s.Store.OpenProviderKeys(c.Context(), c.by.Workspace)
 	if err != nil {
 		return err
 	}

@@ -57,15 +57,10 @@ type (
 	}
 )
 
-// absentPart is the answer of routes whose part this server was made without.
-func absentPart(what string) error {
-	return hob.Errorf(hob.Unavailable, "%s are not available on this server", what)
-}
-
 // settings gives the settings to a caller that may see the whole workspace.
 func (c *call) settings() (Settings, error) {
 	if c.s.Settings == nil {
-		return nil, absentPart("settings")
+		return nil, hob.Errorf(hob.Unavailable, "settings are not available on this server")
 	}
 	return c.s.Settings, c.whole("settings")
 }

@@ -24,7 +24,7 @@ func TestSettings_SecretsAreNeverShown(t *testing.T) {
 	w := begin(t, func(c *api.Config) {
 		var err error
 		if set, err = settings.New(settings.Config{
-			Store: c.Store.(hob.SettingStore), //nolint:forcetypeassert // the store keeps settings, too
+			Store: c.Store,
 			Keys:  []settings.Key{{Name: "EXA_API_KEY", Category: "agents", Label: "Exa", Type: hob.StringSetting, Secret: true}},
 		}); err != nil {
 			t.Fatal(err)
@@ -97,13 +97,11 @@ func TestSettings_AKeyOfOneAgentIsTooNarrow(t *testing.T) {
 	}
 }
 
-func TestRoutes_AnswerUnavailableWithoutTheirPart(t *testing.T) {
+func TestSettings_AreUnavailableWithoutTheirPart(t *testing.T) {
 	t.Parallel()
-	w := begin(t, func(c *api.Config) { c.Settings, c.ProviderKeys, c.Profiles, c.Usage = nil, nil, nil, nil })
-	for _, path := range []string{"/api/settings", keysPath, "/api/provider-profiles", "/api/usage"} {
-		wantFault(t, w.do(ask{"GET", path, w.service, "", nil}), 503, "not available on this server")
-	}
-	wantFault(t, w.do(ask{"PUT", "/api/provider-profiles", w.service, `{}`, nil}), 503, "")
+	w := begin(t, func(c *api.Config) { c.Settings = nil })
+	wantFault(t, w.do(ask{"GET", "/api/settings", w.service, "", nil}), 503, "not available on this server")
+	wantFault(t, w.do(ask{"PUT", "/api/settings", w.service, `{}`, nil}), 503, "not available on this server")
 }
 
 func TestDefaultModel_IsThatOfTheWorkspace(t *testing.T) {

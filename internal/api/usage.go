@@ -25,14 +25,11 @@ func usageGroups() []hob.UsageGroup {
 
 // reportUsage answers what was used, of what the caller may see.
 func reportUsage(c *call) error {
-	if c.s.Usage == nil {
-		return absentPart("usage reports")
-	}
 	f, err := c.usageFilter()
 	if err != nil {
 		return err
 	}
-	rows, err := c.s.Usage.Usage(c.Context(), c.by, f)
+	rows, err := c.s.Store.Usage(c.Context(), c.by, f)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 		DefaultModel: func(context.Context, hob.WorkspaceID) (string, string) {
 			return "scripted/demo", "no model is connected; set OPENAI_API_KEY"
 		},
-		Settings: options, ProviderKeys: w.store, Profiles: w.store, Usage: w.store, Providers: providers, ValidateKey: validateKey,
+		Settings: options, Providers: providers, ValidateKey: validateKey,
 		CORSOrigins: []string{"https://app.example.com"},
 		Limits:      api.Limits{Recheck: 50 * time.Millisecond},
 	}
