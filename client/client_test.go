@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 	"hob/internal/engine"
 	"hob/internal/provider"
 	"hob/internal/seal"
+	"hob/internal/settings"
 	"hob/internal/store"
 )
 
@@ -45,13 +47,25 @@ func serveIn(dir string) (address, key string, stop func(), err error) {
 	if err != nil {
 		return "", "", nil, err
 	}
+	options, err := settings.New(settings.Config{Store: db})
+	if err != nil {
+		_ = db.Close()
+		return "", "", nil, err
+	}
 	models := provider.New(provider.Config{}).Open
 	e := engine.New(engine.Config{Store: db, Models: models, Alone: true})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); e.Serve(ctx) }()
 	h := httptest.NewServer(api.New(api.Config{
-		Store: db, Engine: e, Models: models, Version: "test",
+		Store: db, Engine: e, Models: models, Version: "test", Settings: options,
+		Providers: func() []api.Provider { return []api.Provider{{Name: "openai", Paid: true}} },
+		ValidateKey: func(_ context.Context, k hob.ProviderKey) (bool, string, error) {
+			if k.Key == "wrong" {
+				return false, "", hob.Errorf(hob.Invalid, "%s refuses the key", k.Provider)
+			}
+			return true, "", nil
+		},
 		CheckAssignment: func(context.Context, hob.Assignment, *hob.Tool) (string, error) { return "planet has no effect", nil },
 	}))
 	stop = func() {
@@ -117,6 +131,9 @@ func TestClient_SpeaksToEveryRoute(t *testing.T) {
 	exerciseTools(ctx, t, c, a.ID)
 	exerciseRuns(ctx, t, c, a.ID)
 	exerciseKeys(ctx, t, c, address)
+	exerciseSettings(ctx, t, c)
+	exerciseProviderKeys(ctx, t, c)
+	exerciseUsage(ctx, t, c, a.ID)
 	if h := must[client.Health](t)(c.Health(ctx)); h.Status != "healthy" || h.Version != "test" {
 		t.Errorf("health: %+v", h)
 	}
@@ -277,6 +294,87 @@ func exerciseKeys(ctx context.Context, t *testing.T, c *client.Client, address s
 	wantKind(t, err, hob.Unauthorized)
 }
 
+func exerciseSettings(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	keys := must[[]string](t)(c.SetSettings(ctx, map[string]any{"CUSTOM_TOOL_TIMEOUT": 60, "COMPACTION_MODEL": "same"}))
+	if diff := cmp.Diff([]string{"COMPACTION_MODEL", "CUSTOM_TOOL_TIMEOUT"}, keys); diff != "" {
+		t.Errorf("updated (-want +got):\n%s", diff)
+	}
+	if got := must[any](t)(c.SetSetting(ctx, "MAX_TOOL_OUTPUT_LENGTH", 2000)); got != 2000.0 {
+		t.Errorf("the value is %v", got)
+	}
+	list := must[map[string]hob.SettingCategory](t)(c.Settings(ctx))
+	values := map[string]any{}
+	for _, category := range list {
+		for _, s := range category.Settings {
+			values[s.Key] = s.Value
+		}
+	}
+	if list["agents"].Label != "Agents" || values["CUSTOM_TOOL_TIMEOUT"] != 60.0 || values["COMPACTION_MODEL"] != "same" {
+		t.Errorf("settings: %+v", list)
+	}
+	_, err := c.SetSettings(ctx, map[string]any{"CUSTOM_TOOL_TIMEOUT": 1})
+	var e *hob.Error
+	if !errors.As(err, &e) || e.Kind != hob.Invalid || e.Details["CUSTOM_TOOL_TIMEOUT"] != "Value must be >= 5" {
+		t.Errorf("a bad value: %v", err)
+	}
+	if got := must[any](t)(c.ResetSetting(ctx, "CUSTOM_TOOL_TIMEOUT")); got != 30.0 {
+		t.Errorf("the default is %v", got)
+	}
+	if got := must[[]string](t)(c.ResetSettings(ctx, "compaction")); len(got) != 3 {
+		t.Errorf("reset: %v", got)
+	}
+	_, err = c.ResetSetting(ctx, "a/b")
+	wantKind(t, err, hob.NotFound)
+}
+
+func exerciseProviderKeys(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	if got := must[[]string](t)(c.PlatformProviders(ctx)); !cmp.Equal(got, []string{"openai"}) {
+		t.Errorf("the operator's providers: %v", got)
+	}
+	k := must[client.ProviderKey](t)(c.PutProviderKey(ctx, client.ProviderKeyInput{Provider: "box", APIKey: "key-0123456789", BaseURL: "https://x.example/v1"}))
+	if k.MaskedKey != hob.Mask+"6789" || k.BaseURL != "https://x.example/v1" || !k.IsValid {
+		t.Errorf("the key is %+v", k)
+	}
+	if got := must[[]hob.ProviderKey](t)(c.PutProviderKeys(ctx, map[string]string{"anthropic": "sk-0123456789", "openai": ""})); len(got) != 1 {
+		t.Errorf("updated: %+v", got)
+	}
+	if got := must[[]hob.ProviderKey](t)(c.ProviderKeys(ctx)); len(got) != 2 || got[1].Provider != "box" || got[1].Key != "" {
+		t.Errorf("keys: %+v", got)
+	}
+	if valid, reason, err := c.ValidateProviderKey(ctx, client.ProviderKeyInput{Provider: "openai", APIKey: "wrong"}); err != nil || valid || reason != "openai refuses the key" {
+		t.Errorf("a wrong key: %t, %q, %v", valid, reason, err)
+	}
+	_, err := c.PutProviderKey(ctx, client.ProviderKeyInput{Provider: "openai", APIKey: "wrong"})
+	wantKind(t, err, hob.Invalid)
+	if err := c.DeleteProviderKey(ctx, "box"); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, c.DeleteProviderKey(ctx, "box"), hob.NotFound)
+	p := hob.ModelProfile{Endpoint: "https://x.example/v1", Model: "m", Facts: json.RawMessage(`{"a":1}`), TestedAt: hob.FromMicros(1_700_000_000_000_000)}
+	if got := must[hob.ModelProfile](t)(c.PutProfile(ctx, p)); !cmp.Equal(got, p) {
+		t.Errorf("the profile is %+v", got)
+	}
+	if got := must[[]hob.ModelProfile](t)(c.Profiles(ctx)); !cmp.Equal(got, []hob.ModelProfile{p}) {
+		t.Errorf("profiles: %+v", got)
+	}
+}
+
+func exerciseUsage(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID) {
+	t.Helper()
+	now := time.Now()
+	f := hob.UsageFilter{Since: hob.Time{Time: now.Add(-time.Hour)}, Until: hob.Time{Time: now.Add(time.Hour)}, Agent: agent, GroupBy: hob.ByAgent}
+	u := must[client.Usage](t)(c.Usage(ctx, f))
+	if len(u.Usage) != 1 || u.Usage[0].Key != string(agent) || u.Total.Calls != 2 || u.GroupBy != hob.ByAgent || !u.Until.After(now) {
+		t.Errorf("usage: %+v", u)
+	}
+	f.Model, f.Run = "none", "run_000000000000"
+	if u := must[client.Usage](t)(c.Usage(ctx, f)); u.Total.Calls != 0 {
+		t.Errorf("usage of nothing: %+v", u)
+	}
+}
+
 // The client's types are the server's: each has the fields that the description of the API promises.
 func TestTypes_AgreeWithTheDescription(t *testing.T) {
 	t.Parallel()
@@ -292,7 +390,7 @@ func TestTypes_AgreeWithTheDescription(t *testing.T) {
 	for name, v := range map[string]any{
 		"RunResult": hob.RunResult{}, "RunRecord": hob.RunRecord{}, "AgentAnswer": client.Agent{}, "AgentList": client.AgentList{},
 		"AssignmentAnswer": client.Assignment{}, "ToolAnswer": client.Tool{}, "SessionList": client.SessionList{}, "MeAnswer": client.Me{},
-		"HealthAnswer": client.Health{}, "Key": hob.Key{}, "Session": hob.Session{},
+		"HealthAnswer": client.Health{}, "Key": hob.Key{}, "Session": hob.Session{}, "ProviderKeyAnswer": client.ProviderKey{}, "UsageAnswer": client.Usage{},
 	} {
 		promised := doc.Components.Schemas[name].Properties
 		if len(promised) == 0 {
