@@ -46,6 +46,12 @@ func full(err error) bool {
 	return code == sqlite3.SQLITE_FULL || code == sqlite3.SQLITE_IOERR
 }
 
+// Locked says whether something failed because another program has locked the SQLite file.
+func Locked(err error) bool {
+	code := sqliteCode(err) & 0xff
+	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+}
+
 func sqliteCode(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
