@@ -111,7 +111,7 @@ func Validate(history []Message) error {
 			}
 			open = m.Calls
 		case RoleUser, RoleSystem:
-			if m.Content == "" && len(m.Parts) == 0 {
+			if blank(m.Content) && len(m.Parts) == 0 {
 				return Errorf(Invalid, "message %d is empty", i)
 			}
 		default:
@@ -124,8 +124,11 @@ func Validate(history []Message) error {
 	return nil
 }
 
+// blank says whether a text has nothing but space, which providers refuse like no text at all.
+func blank(s string) bool { return strings.TrimSpace(s) == "" }
+
 func validCalls(i int, m Message) error {
-	if m.Content == "" && len(m.Calls) == 0 {
+	if blank(m.Content) && (m.Content != "" || len(m.Calls) == 0) {
 		return Errorf(Invalid, "message %d is empty", i)
 	}
 	seen := map[CallID]bool{}

@@ -113,6 +113,9 @@ func (a *active) request(step int, last bool, soFar *answer) hob.Request {
 		r.Messages = append(r.Messages, a.wrong...)
 	}
 	text := soFar.text.String()
+	if strings.TrimSpace(text) == "" {
+		text = ""
+	}
 	if text != "" {
 		r.Messages = append(r.Messages, hob.Message{Role: hob.RoleAssistant, Content: text})
 	}
@@ -210,6 +213,9 @@ func (a *active) record(step int, last bool, ans *answer) {
 	if a.plan.format != nil && len(m.Calls) == 0 {
 		m.Content = bareJSON(m.Content)
 	}
+	if strings.TrimSpace(m.Content) == "" { // to providers it is no text
+		m.Content = ""
+	}
 	if ans.reasoning.Len() > 0 || len(ans.artefact) > 0 {
 		m.Reasoning = &hob.Reasoning{Provider: a.plan.model.Name, Text: ans.reasoning.String(), Artefact: ans.artefact}
 	}
@@ -242,7 +248,7 @@ func (a *active) record(step int, last bool, ans *answer) {
 // would look like an answer.
 func (a *active) keepPartial(step int, ans *answer) {
 	a.run.Steps = step
-	if ans.text.Len() > 0 {
+	if strings.TrimSpace(ans.text.String()) != "" {
 		a.partial = ans.text.String()
 		a.run.Content = a.partial
 	}
