@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -17,8 +18,9 @@ import (
 
 // Settings of a SQLite database.
 const (
-	sqliteReaders     = 8        // connections that read at the same time
-	sqliteBusyMS      = 5000     // how long a lock of another process is waited for
+	sqliteReaders     = 8    // connections that read at the same time
+	sqliteBusyMS      = 5000 // how long a lock of another process is waited for
+	sqlitePause       = 10 * time.Millisecond
 	sqliteCheckpoint  = 4000     // pages of write-ahead log after which it is carried over: 16 MB
 	sqliteJournalSize = 64 << 20 // bytes of log file kept after that
 	sqliteWriterCache = 16 << 10 // KiB of pages that the writer keeps
@@ -72,7 +74,7 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	writers.SetMaxOpenConns(1)
-	conn, err := writers.Conn(ctx)
+	conn, err := connectWriter(ctx, writers)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), writers.Close())
 	}
@@ -93,6 +95,29 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 			return errors.Join(b.close(), pool.close(), readers.Close(), writers.Close())
 		},
 	}, nil
+}
+
+// connectWriter opens the connection that writes. The switch of a new file to its log is the one thing that does not wait
+// for a lock by itself: processes that start on it together try again.
+func connectWriter(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	patience := time.NewTimer(sqliteBusyMS * time.Millisecond)
+	defer patience.Stop()
+	for {
+		conn, err := db.Conn(ctx)
+		if err == nil || !Locked(err) {
+			return conn, err
+		}
+		pause := time.NewTimer(sqlitePause)
+		select {
+		case <-pause.C:
+		case <-patience.C:
+			pause.Stop()
+			return nil, err
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // privateFile makes the database file, or an existing one, readable by its owner alone; SQLite gives the files beside it
