@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hob"
 	"hob/internal/config"
 )
 
@@ -15,7 +16,12 @@ const doctorHelp = `Checks the installation as hob serve would find it: data fol
 guard, model providers (those at an address of your own are asked for their models), limits of the system. It changes
 nothing. The exit code is 1 when a check fails.
 
-  --json     the checks and the configuration as JSON
+With --session it looks at one session instead: its turns, its summaries, and every place where its history breaks the
+rules that models' providers insist on, as a database may that was restored by hand. The exit code is 1 when there are any.
+
+  --json          the checks and the configuration, or what is told of the session, as JSON
+  --session ID    look at this session; the server may run
+  --repair        with --session: mend what is found. Stop the server before, and make a backup
 
 Options, the same as of hob serve:
 `
@@ -53,6 +59,8 @@ func (r *report) add(check string, v verdict, text, fix string) {
 func doctor(ctx context.Context, w world) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "as JSON")
+	session := flags.String("session", "", "look at this session")
+	mend := flags.Bool("repair", false, "with --session: mend what is found")
 	c, words, err := w.load(flags)
 	if err != nil {
 		return err
@@ -60,8 +68,14 @@ func doctor(ctx context.Context, w world) error {
 	if len(words) > 0 {
 		return usageError(fmt.Sprintf("unexpected word %q", words[0]))
 	}
+	if *mend && *session == "" {
+		return usageError("--repair mends one session: name it with --session")
+	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
+	if *session != "" {
+		return doctorSession(ctx, w, c, sessionCheck{id: hob.SessionID(*session), mend: *mend, asJSON: *asJSON})
+	}
 	r := &report{config: c}
 	r.checkAccess()
 	r.checkFolder()

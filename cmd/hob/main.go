@@ -54,7 +54,7 @@ func commands() []command {
 		{"serve", "[flags]", "run the server: API, event streams, workers", serveHelp, nil, serve},
 		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, clientOptions(), chat},
 		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
-		{"doctor", "[--json]", "check the installation; exit code 1 on a fault", doctorHelp, nil, doctor},
+		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, nil, doctor},
 		{"version", "[--json]", "print the version", versionHelp, []string{"--data"}, printVersion},
 	}
 }
