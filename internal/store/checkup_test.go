@@ -217,9 +217,10 @@ func TestRepairSession_OfBytesThatAreNoText(t *testing.T) {
 	db := open(t, c)
 	talked(t, db)
 	raw(t, c, `UPDATE messages SET text = CAST(x'61FF62' AS TEXT) WHERE idx = 0 AND `+of(1),
-		`UPDATE messages SET body = CAST(replace(body, '"t"', CAST(x'2274FF22' AS TEXT)) AS TEXT) WHERE idx = 2 AND `+of(1))
+		`UPDATE messages SET body = CAST(replace(body, '"t"', CAST(x'2274FF22' AS TEXT)) AS TEXT) WHERE idx = 2 AND `+of(1),
+		`UPDATE messages SET body = '{"role":"assistant","content":"","reasoning":{"artefact":"' || CAST(x'FF' AS TEXT) || '"}}' WHERE idx = 3 AND `+of(1))
 	found, err := db.RepairSession(t.Context(), system(), "s")
-	want := "1.0 the text is not valid UTF-8\n1.2 the stored message is not valid UTF-8"
+	want := "1.0 the text is not valid UTF-8\n1.2 the stored message is not valid UTF-8\n1.3 the stored message is not valid UTF-8\n1.3 the text is not valid UTF-8"
 	if d := cmp.Diff(want, faults(found)); err != nil || d != "" {
 		t.Fatalf("%v, -want +found:\n%s", err, d)
 	}

@@ -100,6 +100,9 @@ func (r *mendRun) mendText(i int) {
 	if m.Reasoning != nil {
 		kept := *m.Reasoning
 		kept.Provider, kept.Text = fix(kept.Provider), fix(kept.Text)
+		if kept.Artefact != nil {
+			kept.Artefact = json.RawMessage(fix(string(kept.Artefact)))
+		}
 		m.Reasoning = &kept
 	}
 	if bad {

@@ -155,9 +155,12 @@ func drawMessage(t *rapid.T) hob.Message {
 		for range rapid.IntRange(0, 3).Draw(t, "calls") {
 			m.Calls = append(m.Calls, hob.ToolCall{ID: id.Draw(t, "id"), Name: name.Draw(t, "name"), Arguments: json.RawMessage(args.Draw(t, "args"))})
 		}
+		if rapid.IntRange(0, 3).Draw(t, "thinks") == 0 {
+			m.Reasoning = &hob.Reasoning{Text: text.Draw(t, "thought"), Artefact: json.RawMessage(rapid.SampledFrom([]string{"{}", "\"\xff\""}).Draw(t, "artefact"))}
+		}
 	case hob.RoleTool:
 		m.CallID, m.Name = id.Draw(t, "of"), name.Draw(t, "tool")
-	case hob.RoleUser:
+	default:
 		if rapid.IntRange(0, 5).Draw(t, "kind") == 0 {
 			m.Parts = []hob.Part{{Type: hob.TextPart, Text: text.Draw(t, "part")}}
 		}
@@ -208,6 +211,9 @@ func valid[T ~string](s T) T { return T(strings.ToValidUTF8(string(s), "\uFFFD")
 func allUTF8(list []hob.Message) bool {
 	for _, m := range list {
 		ok := utf8.ValidString(m.Content + m.Name + string(m.CallID))
+		if m.Reasoning != nil {
+			ok = ok && utf8.ValidString(m.Reasoning.Text) && utf8.Valid(m.Reasoning.Artefact)
+		}
 		for _, p := range m.Parts {
 			ok = ok && utf8.ValidString(p.Text)
 		}
