@@ -117,6 +117,11 @@ func shape(name string, s *jsonschema.Schema) error {
 		}
 		loosen(settings)
 		bounds(settings.Properties)
+		least, above, most := 1.0, 0.0, float64(hob.MaxBudget)
+		budget := settings.Properties["agent_budget"].Properties
+		budget["period"].Enum = []any{"day", "month", "total"}
+		budget["max_tokens_total"].Minimum = &least
+		budget["max_cost"].ExclusiveMinimum, budget["max_cost"].Maximum = &above, &most
 		settings.Properties["max_steps"].Default = json.RawMessage(strconv.Itoa(hob.DefaultMaxSteps))
 		settings.Type, settings.Types = "", []string{"null", "object"}
 		settings.Description = p["settings"].Description
@@ -192,6 +197,10 @@ func bounds(p map[string]*jsonschema.Schema) {
 	p["temperature"].Minimum, p["temperature"].Maximum = number(0), number(2)
 	p["max_tokens"].Minimum = number(1)
 	p["timeout_seconds"].ExclusiveMinimum, p["timeout_seconds"].Maximum = number(0), number(hob.MaxRunSeconds)
+	p["max_tokens_total"].Minimum = number(1)
+	p["max_cost"].ExclusiveMinimum, p["max_cost"].Maximum = number(0), number(hob.MaxBudget)
+	p["max_seconds"].ExclusiveMinimum, p["max_seconds"].Maximum = number(0), number(hob.MaxRunSeconds)
+	p["max_tool_calls"].Minimum = number(0)
 	p["disconnect_grace_seconds"].Minimum, p["disconnect_grace_seconds"].Maximum = number(0), number(hob.MaxGraceSeconds)
 	p["response_format"].Types = []string{"null", "object"}
 }
