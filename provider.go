@@ -75,7 +75,8 @@ type ModelCall struct {
 	Arguments string // the model's text, not yet judged
 }
 
-// ErrorClass sorts what providers answer, by status and typed code, never by words in a text.
+// ErrorClass sorts what providers answer, by status and typed code; words of a text count only where a vendor has no
+// code for a prompt that is too long, and then whole sentences with their numbers.
 type ErrorClass string
 
 // The classes.

@@ -44,6 +44,7 @@ const (
 	CodeAttempts           = "too_many_attempts"
 	CodeBudget             = "budget"          // completed: a budget was used up, and the answer is what could be said by then
 	CodeOutputCut          = "output_cut"      // the answer was cut in the midst of a tool call, again and again
+	CodeContentFilter      = "content_filter"  // the provider let the model say nothing
 	CodeResponseFormat     = "response_format" // the answer is not in the form that was asked for
 )
 

@@ -51,6 +51,7 @@ type active struct {
 	spent        string              // which budget is used up, and that the step under way is the last
 	lastPrompt   int64               // tokens of the last model call's request
 	lastAnswer   int64               // and of its answer
+	empty        bool                // the model said nothing and was asked once more
 	repairs      int                 // times that the model was asked for another form
 	wrong        []hob.Message       // the answer that was not in the form, and what was said to it
 	partial      string              // text of an answer that did not come to its end

@@ -49,17 +49,14 @@ func (a *active) think(step int) (end ending, ok, done bool) {
 			a.recovered++
 			a.resume(step, a.recovered, ans)
 			continue
-		case a.misfit(step, last, ans):
+		case a.misfit(step, last, ans), a.nothing(step, ans):
 			continue
 		}
 		break
 	}
-	if ans.finish == hob.FinishLength && len(ans.calls) > 0 { // a call that may be cut is not carried out
-		ans.calls = nil
-		if ans.text.Len() == 0 {
-			a.run.Steps = step
-			return ending{hob.Failed, hob.CodeOutputCut, "the model's answer was cut off in a tool call each time; raise max_tokens, or ask for less at once"}, true, true
-		}
+	if end, failed := unusable(ans); failed {
+		a.run.Steps = step
+		return end, true, true
 	}
 	a.record(step, last, ans)
 	if a.run.Steps = step; len(a.pending()) > 0 {
@@ -67,6 +64,36 @@ func (a *active) think(step int) (end ending, ok, done bool) {
 	}
 	end, ok = a.answerEnds()
 	return end, ok, true
+}
+
+// nothing asks once more where the model said nothing at all. false: the answer stands.
+func (a *active) nothing(step int, ans *answer) bool {
+	if a.empty || ans.finish == hob.FinishContentFilter || len(ans.calls) > 0 || strings.TrimSpace(ans.text.String()) != "" {
+		return false
+	}
+	a.empty = true
+	a.log.write(func(b *batch) {
+		b.event(hob.EventWarning, func(h hob.EventHead) any {
+			return hob.WarningEvent{EventHead: h, Code: "empty_answer", Message: fmt.Sprintf("the model said nothing in step %d and is asked once more", step)}
+		})
+	})
+	return true
+}
+
+// unusable tells how a run fails whose answer came to its end and is still of no use. A call that may be cut is not
+// carried out: it is taken out of the answer.
+func unusable(ans *answer) (ending, bool) {
+	cut := ans.finish == hob.FinishLength && len(ans.calls) > 0
+	if cut {
+		ans.calls = nil
+	}
+	switch said := strings.TrimSpace(ans.text.String()) != ""; {
+	case cut && !said:
+		return ending{hob.Failed, hob.CodeOutputCut, "the model's answer was cut off in a tool call each time; raise max_tokens, or ask for less at once"}, true
+	case ans.finish == hob.FinishContentFilter && !said && len(ans.calls) == 0:
+		return ending{hob.Failed, hob.CodeContentFilter, "the model's provider let it say nothing about this (content filter)"}, true
+	}
+	return ending{}, false
 }
 
 // answerEnds is how a run ends whose history ends with an answer.
