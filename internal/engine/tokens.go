@@ -49,7 +49,7 @@ const (
 )
 
 // byteKinds is the kind of each byte.
-var byteKinds = func() (kinds [256]byteKind) {
+var byteKinds = func() (kinds [256]byteKind) { //nolint:gochecknoglobals // a table that nothing writes to
 	mark := func(from, to int, kind byteKind) {
 		for b := from; b <= to; b++ {
 			kinds[b] = kind
@@ -77,7 +77,7 @@ var byteKinds = func() (kinds [256]byteKind) {
 
 // pairCosts is what a byte costs behind another, in hundredths of a token: pairCosts[before][byte]. The rows behind
 // kindRest are reached by broken UTF-8 only.
-var pairCosts = [16][16]uint8{
+var pairCosts = [16][16]uint8{ //nolint:gochecknoglobals // a table that nothing writes to
 	//           spc lin low upp dig pun rst lat grk ara ind sym kan han hgl emo
 	kindSpace:  {3, 30, 62, 62, 100, 80, 30, 90, 70, 75, 60, 115, 90, 90, 90, 180},
 	kindLine:   {62, 25, 75, 80, 85, 80, 30, 90, 80, 80, 60, 115, 90, 90, 90, 180},
