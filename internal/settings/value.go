@@ -47,10 +47,10 @@ func (k *key) canonical(text string) (string, error) {
 			return "", k.invalid(text)
 		}
 		if k.Min != nil && n < *k.Min {
-			return "", errors.New("Value must be >= " + plain(*k.Min)) //nolint:staticcheck,revive // a client's sentence
+			return "", errors.New("Value must be >= " + plain(*k.Min))
 		}
 		if k.Max != nil && n > *k.Max {
-			return "", errors.New("Value must be <= " + plain(*k.Max)) //nolint:staticcheck,revive // a client's sentence
+			return "", errors.New("Value must be <= " + plain(*k.Max))
 		}
 		text = form
 	case hob.BoolSetting:
@@ -68,14 +68,14 @@ func (k *key) canonical(text string) (string, error) {
 			most = MaxText
 		}
 		if len(text) > most {
-			return "", fmt.Errorf("Value must be at most %d bytes", most) //nolint:staticcheck,revive // a client's sentence
+			return "", fmt.Errorf("Value must be at most %d bytes", most)
 		}
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return "", k.invalid(text)
 		}
 	}
 	if k.Choices != nil && !slices.Contains(k.Choices, text) {
-		return "", errors.New("Value must be one of: " + strings.Join(k.Choices, ", ")) //nolint:staticcheck,revive // a client's sentence
+		return "", errors.New("Value must be one of: " + strings.Join(k.Choices, ", "))
 	}
 	if k.check != nil && text != "" {
 		if err := k.check(text); err != nil {
@@ -115,9 +115,9 @@ func plain(n float64) string {
 // invalid says that a value is not of the key's type. It shows no secret.
 func (k *key) invalid(text string) error {
 	if k.Secret {
-		return fmt.Errorf("Invalid %s value", k.Type) //nolint:staticcheck,revive // a client's sentence
+		return fmt.Errorf("Invalid %s value", k.Type) //nolint:staticcheck // a client's sentence
 	}
-	return fmt.Errorf("Invalid %s value: %s", k.Type, clip(text)) //nolint:staticcheck,revive // a client's sentence
+	return fmt.Errorf("Invalid %s value: %s", k.Type, clip(text)) //nolint:staticcheck // a client's sentence
 }
 
 // told is the text of an error that a client may see.
