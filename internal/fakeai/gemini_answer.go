@@ -121,7 +121,7 @@ type geminiAnswerBody struct {
 
 type geminiCandidate struct {
 	Content struct {
-		Parts []geminiAnswerPart `json:"parts"`
+		Parts []geminiAnswerPart `json:"parts,omitempty"`
 		Role  string             `json:"role"`
 	} `json:"content"`
 	FinishReason string `json:"finishReason,omitempty"`
@@ -166,10 +166,12 @@ func geminiParts(p Parsed, r Reply) []geminiAnswerPart {
 	return parts
 }
 
-// geminiEvents are the events of a streamed answer: one part each, the last one with the finish reason.
+// geminiEvents are the events of a streamed answer: one without a part, as the API often begins, then one part each, the
+// last one with the finish reason.
 func geminiEvents(p Parsed, r Reply) [][]byte {
 	parts := geminiParts(p, r)
-	events := make([][]byte, 0, len(parts))
+	events := make([][]byte, 0, len(parts)+1)
+	events = append(events, event(mustJSON(geminiFrame(p, r, nil, ""))))
 	for i := range parts {
 		finish := ""
 		if i == len(parts)-1 {
