@@ -14,6 +14,9 @@ var (
 	unusableName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 )
 
+// uniqueCallID is the length from which on a provider's id is taken for unique by itself.
+const uniqueCallID = 20
+
 // callsOf turns what the model wrote into calls that can be stored and sent back: ids are well formed and new in the
 // conversation, names fit every provider, arguments are JSON objects.
 func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
@@ -30,10 +33,12 @@ func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
 			}
 		}
 	}
+	// Where not all of the session was read, an id that may be a counter may have been used before.
+	unseen := a.plan.past.Summary != nil || a.plan.past.Cut
 	calls := make([]hob.ToolCall, 0, len(written))
 	for _, w := range written {
 		c := hob.ToolCall{ID: hob.CallID(w.ID), Name: unusableName.ReplaceAllString(w.Name, "_")}
-		if !usableCallID.MatchString(w.ID) || a.used[c.ID] {
+		if !usableCallID.MatchString(w.ID) || a.used[c.ID] || unseen && len(w.ID) < uniqueCallID {
 			c.ID = hob.NewCallID()
 		}
 		a.used[c.ID] = true
