@@ -17,14 +17,18 @@ func init() {
 	add(maker{
 		name: ollamaName, rank: 5, vars: "OLLAMA_HOST", // which models there are is the user's doing: no default model
 		endpoint: func(c Config) (Endpoint, bool) {
-			return Endpoint{BaseURL: ollamaBase(c.OllamaHost)}, strings.TrimSpace(c.OllamaHost) != ""
+			set := strings.TrimSpace(c.OllamaHost) != ""
+			if !set {
+				return Endpoint{BaseURL: ollamaBase(c.FindOllama)}, false
+			}
+			return Endpoint{BaseURL: ollamaBase(c.OllamaHost)}, set
 		},
 		open: func(e env) (hob.Provider, error) {
 			c, err := e.caller(ollamaName, "", "OLLAMA_HOST", "")
 			if err != nil {
 				return nil, err
 			}
-			return &chat{caller: c, header: bearer("")}, nil
+			return &chat{caller: c, header: bearer(e.endpoint.Key)}, nil // the operator's has none, a workspace's may
 		},
 	})
 }

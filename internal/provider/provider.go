@@ -12,9 +12,10 @@ import (
 	"hob"
 )
 
-// Clients makes HTTP clients for addresses that the operator configured; egress.Guard is one.
+// Clients makes HTTP clients; egress.Guard is one.
 type Clients interface {
-	OperatorClient(baseURL string) (*http.Client, error)
+	OperatorClient(baseURL string) (*http.Client, error) // for what the operator configured, and for vendors' own addresses
+	UserClient(baseURL string) (*http.Client, error)     // for what a user wrote down: judged, private addresses refused
 }
 
 // Endpoint is where a provider is reached and with which key. A provider is configured when one of the two is set.
@@ -29,12 +30,26 @@ func (e Endpoint) set() bool { return e.Key != "" || e.BaseURL != "" }
 type Config struct {
 	OpenAI     Endpoint // base URL with the version, as OPENAI_BASE_URL has it
 	Anthropic  Endpoint // base URL without the version
+	Gemini     Endpoint // base URL without the version
 	OpenRouter Endpoint // base URL with the version
 	OllamaHost string   // as OLLAMA_HOST: host, host:port or a URL
 	Clients    Clients
 
+	// FindOllama is where an Ollama is looked for that nobody configured, as OllamaHost; see UsualOllama. It counts only
+	// where OllamaHost is empty. "" = nowhere.
+	FindOllama string
+	// Keys gives the provider keys of a workspace with their secrets. It is asked whenever a model is opened, so it should
+	// answer from memory. nil = workspaces have none.
+	Keys func(context.Context, hob.WorkspaceID) ([]hob.ProviderKey, error)
+	// Settings gives a workspace's MODEL_PRICES. nil = the built-in prices hold.
+	Settings hob.SettingReader
+
 	Scripts map[string]string // further scripts, played by the model "scripted/NAME"
 	NoDelay bool              // scripts do not wait; for tests
+
+	// Profiles gives what probing found out about models; see Facts. It is read when a model is opened and kept for a short
+	// time. nil = the tables of this package are all there is.
+	Profiles func(context.Context) ([]hob.ModelProfile, error)
 
 	Retries     int           // further tries of one call; negative = none
 	RetryBase   time.Duration // the first wait between two tries
@@ -67,6 +82,8 @@ type env struct {
 	endpoint Endpoint
 	limits   limits
 	circuits *circuits
+	profiles *profiles
+	own      bool // the endpoint is a workspace's, not the operator's
 }
 
 var makers = map[string]maker{}
@@ -81,19 +98,24 @@ type Registry struct {
 	providers map[string]func() (hob.Provider, error) // the configured ones, each made at its first use
 	byName    map[string]string                       // names and aliases
 	circuits  *circuits
+	profiles  *profiles
+	endpoints endpoints // of workspaces
+	prices    priceCache
+	ollama    *ollamaFinder
 }
 
 // New makes a registry. Nothing is contacted, and faults of one provider's configuration are reported when it is opened.
 func New(c Config) *Registry {
 	r := &Registry{
 		config: c, limits: c.limits(), providers: map[string]func() (hob.Provider, error){}, byName: map[string]string{},
-		circuits: &circuits{},
+		circuits: &circuits{}, ollama: newOllamaFinder(c),
 	}
+	r.profiles = newProfiles(c, r.limits.now)
 	for name, m := range makers {
 		for _, alias := range append([]string{name}, m.aliases...) {
 			r.byName[alias] = name
 		}
-		e := env{config: c, limits: r.limits, circuits: r.circuits}
+		e := env{config: c, limits: r.limits, circuits: r.circuits, profiles: r.profiles}
 		if m.endpoint != nil {
 			e.endpoint, _ = m.endpoint(c)
 		}
@@ -149,7 +171,14 @@ type Info struct {
 func (r *Registry) Providers() []Info {
 	out := make([]Info, 0, len(makers))
 	for _, m := range ranked() {
-		out = append(out, Info{Name: m.name, Configured: r.configured(m), Variables: m.vars, Model: m.defaultModel()})
+		info := Info{Name: m.name, Configured: r.configured(m), Variables: m.vars, Model: m.defaultModel()}
+		if found := r.ollama.last(); m.name == ollamaName && found.found {
+			info.Configured = true
+			if len(found.models) > 0 {
+				info.Model = ollamaName + "/" + found.models[0]
+			}
+		}
+		out = append(out, info)
 	}
 	return out
 }
@@ -174,6 +203,7 @@ func ranked() []maker {
 	return list
 }
 
+// defaultModel is the model string for agents that name none, "" where there is none.
 func (m maker) defaultModel() string {
 	if m.model == "" {
 		return ""
@@ -181,6 +211,7 @@ func (m maker) defaultModel() string {
 	return m.name + "/" + m.model
 }
 
+// configured says whether the operator configured a provider.
 func (r *Registry) configured(m maker) bool {
 	if m.endpoint == nil {
 		return true
@@ -189,139 +220,33 @@ func (r *Registry) configured(m maker) bool {
 	return ok
 }
 
-// fallback is the default provider: the configured one of the lowest rank.
-func (r *Registry) fallback() (maker, bool) {
-	for _, m := range ranked() {
-		if m.rank > 0 && r.configured(m) {
-			return m, true
-		}
-	}
-	return maker{}, false
-}
-
-// Default is the model for agents that name none. ok is false when no provider is configured: the model is then the
-// scripted demo, which needs none.
-func (r *Registry) Default() (model string, ok bool) {
-	for _, m := range ranked() {
-		if m.rank > 0 && m.model != "" && r.configured(m) {
-			return m.defaultModel(), true
-		}
-	}
-	return scriptedName + "/" + demoName, false
-}
-
-// Open resolves a model string: "provider/model", or a bare name that is routed by its beginning and else goes to the
-// default provider. A first part that names no provider belongs to the model's name. The error is Invalid and names what
-// is to be set.
-func (r *Registry) Open(_ context.Context, _ hob.WorkspaceID, model string) (hob.Model, error) {
-	m, name, err := r.route(strings.TrimSpace(model))
-	if err != nil {
-		return hob.Model{}, err
-	}
-	if m.endpoint != nil && m.name != ollamaName && !r.configured(m) {
-		return hob.Model{}, r.unconfigured(m, model)
-	}
-	p, err := r.providers[m.name]()
-	if err != nil {
-		return hob.Model{}, err
-	}
-	if s, ok := p.(*scripted); ok {
-		if err := s.check(name); err != nil {
-			return hob.Model{}, err
-		}
-	}
-	return hob.Model{Provider: p, Name: m.name, Model: name, Window: familyOf(name).window}, nil
-}
-
-// unavailable are providers that users ask for and that this build does not have.
-var unavailable = map[string]string{"gemini": "gemini", "google": "gemini"}
-
-func (r *Registry) route(model string) (maker, string, error) {
-	if model == "" {
-		return maker{}, "", badModel("the model must be named, as provider/model")
-	}
-	first, rest, slash := strings.Cut(model, "/")
-	if name, ok := r.byName[strings.ToLower(first)]; ok && (slash || name == scriptedName) {
-		if slash && rest == "" {
-			return maker{}, "", badModel("the model's name is missing behind %q", model)
-		}
-		if rest == "" {
-			rest = ownName
-		}
-		return makers[name], rest, nil
-	}
-	if name, ok := unavailable[strings.ToLower(first)]; ok && slash || strings.HasPrefix(model, "gemini-") {
-		if !ok {
-			name = "gemini"
-		}
-		return maker{}, "", badModel("the provider %s is not available in this version; "+
-			"its models can be used through openrouter/google/…", name)
-	}
-	if name := prefixProvider(model); name != "" {
-		return makers[name], model, nil
-	}
-	m, ok := r.fallback()
-	if !ok {
-		return maker{}, "", badModel("no model provider is configured for %q: set one of %s, or use %s/%s", model,
-			allVars(), scriptedName, demoName)
-	}
-	return m, model, nil
-}
-
-// prefixProvider is the vendor that a bare name belongs to by its beginning, "" for any other name.
-func prefixProvider(model string) string {
-	switch {
-	case strings.HasPrefix(model, "gpt-"):
-		return openaiName
-	case strings.HasPrefix(model, "claude-"):
-		return anthropicName
-	case len(model) >= 2 && model[0] == 'o' && model[1] >= '1' && model[1] <= '9' && (len(model) == 2 || model[2] == '-'):
-		return openaiName
-	}
-	return ""
-}
-
-func (r *Registry) unconfigured(m maker, model string) error {
-	hint := ""
-	if d, ok := r.fallback(); ok {
-		hint = "; to use " + d.name + " for it write " + d.name + "/" + strings.TrimSpace(model)
-	}
-	return badModel("the model %q needs the provider %s, which is not configured: set %s%s", model, m.name, m.vars, hint).
-		With("provider", m.name)
-}
-
-func badModel(format string, args ...any) *hob.Error {
-	return hob.Errorf(hob.Invalid, format, args...).WithCode("invalid_model").With("field", "model")
-}
-
-func allVars() string {
-	var vars []string
-	for _, m := range ranked() {
-		if m.rank > 0 {
-			vars = append(vars, m.vars)
-		}
-	}
-	return strings.Join(vars, ", ")
-}
-
-// caller makes the sender of a provider over HTTP.
+// caller makes the sender of a provider over HTTP. base is the vendor's own address. An address of a workspace's is judged
+// by the guard, the vendor's own is as good as one of the operator's.
 func (e env) caller(name, keyVar, urlVar, base string) (caller, error) {
+	client := e.config.Clients
+	if client == nil {
+		return caller{}, hob.Errorf(hob.Internal, "provider: no HTTP clients were given")
+	}
+	open := client.OperatorClient
+	if e.own {
+		keyVar = "the workspace's provider key " + name
+		urlVar = "the base_url of the provider key " + name
+	}
 	if e.endpoint.BaseURL != "" {
 		base = e.endpoint.BaseURL
+		if e.own {
+			open = client.UserClient
+		}
 	}
 	base = strings.TrimRight(strings.TrimSpace(base), "/")
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return caller{}, badModel("%s must be an address like https://host/v1, without a query", urlVar)
 	}
-	if e.config.Clients == nil {
-		return caller{}, hob.Errorf(hob.Internal, "provider: no HTTP clients were given")
-	}
-	clients := e.config.Clients
 	return caller{
 		name: name, keyVar: keyVar, urlVar: urlVar, base: base, limits: e.limits,
-		client:  sync.OnceValues(func() (*http.Client, error) { return clients.OperatorClient(base) }),
+		client:  sync.OnceValues(func() (*http.Client, error) { return open(base) }),
 		clean:   redactorFor(e.endpoint.Key, u),
-		breaker: newBreaker(name, base, e.limits, e.circuits),
+		breaker: newBreaker(name, base, e.limits, e.circuits), profiles: e.profiles, endpoint: ProfileEndpoint(base),
 	}, nil
 }

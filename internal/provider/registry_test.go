@@ -27,10 +27,13 @@ func fromEnv(getenv func(string) string) provider.Config {
 	return provider.Config{
 		OpenAI:     provider.Endpoint{Key: hob.Secret(getenv("OPENAI_API_KEY")), BaseURL: getenv("OPENAI_BASE_URL")},
 		Anthropic:  provider.Endpoint{Key: hob.Secret(getenv("ANTHROPIC_API_KEY")), BaseURL: getenv("ANTHROPIC_BASE_URL")},
+		Gemini:     provider.Endpoint{Key: hob.Secret(getenv("GEMINI_API_KEY")), BaseURL: getenv("GEMINI_BASE_URL")},
 		OpenRouter: provider.Endpoint{Key: hob.Secret(getenv("OPENROUTER_API_KEY")), BaseURL: getenv("OPENROUTER_BASE_URL")},
 		OllamaHost: getenv("OLLAMA_HOST"),
 	}
 }
+
+func (d direct) UserClient(string) (*http.Client, error) { return d.client, nil }
 
 func registry(pairs ...string) *provider.Registry {
 	c := fromEnv(env(pairs...))
@@ -40,7 +43,8 @@ func registry(pairs ...string) *provider.Registry {
 
 func TestOpen_RoutesModelStrings(t *testing.T) {
 	t.Parallel()
-	all := registry("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OPENROUTER_API_KEY", "k", "OLLAMA_HOST", "localhost")
+	all := registry("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OPENROUTER_API_KEY", "k", "GEMINI_API_KEY", "k",
+		"OLLAMA_HOST", "localhost")
 	router := registry("OPENROUTER_API_KEY", "k")
 	cases := []struct {
 		registry        *provider.Registry
@@ -54,9 +58,14 @@ func TestOpen_RoutesModelStrings(t *testing.T) {
 		{all, "o1", "openai", "o1", 200_000},
 		{all, "o4-mini", "openai", "o4-mini", 200_000},
 		{all, "claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5", 200_000},
+		{all, "google/gemini-3-pro-preview", "gemini", "gemini-3-pro-preview", 1_048_576},
+		{all, "gemini/gemini-1.5-pro", "gemini", "gemini-1.5-pro", 2_097_152},
+		{all, "openrouter/google/gemini-2.5-pro", "openrouter", "google/gemini-2.5-pro", 1_048_576},
 		{all, "openrouter/anthropic/claude-sonnet-4.5", "openrouter", "anthropic/claude-sonnet-4.5", 200_000},
 		{all, "ollama/gpt-oss:20b", "ollama", "gpt-oss:20b", 131_072},
 		{all, "ollama/library/llama3.2", "ollama", "library/llama3.2", 131_072},
+		{all, "gemini-2.5-pro", "gemini", "gemini-2.5-pro", 1_048_576},
+		{all, "google/gemini-2.5-pro", "gemini", "gemini-2.5-pro", 1_048_576},
 		{all, "opus-of-mine", "openai", "opus-of-mine", provider.DefaultWindow},
 		{all, "o1000", "openai", "o1000", 200_000},
 		{router, "meta-llama/llama-3.3-70b", "openrouter", "meta-llama/llama-3.3-70b", 131_072},
@@ -90,10 +99,10 @@ func TestOpen_RefusalsNameTheWayOut(t *testing.T) {
 		{router, "gpt-4o", []string{"OPENAI_API_KEY", "openrouter/gpt-4o"}},
 		{none, "claude-x", []string{"ANTHROPIC_API_KEY"}},
 		{none, "openrouter/a/b", []string{"OPENROUTER_API_KEY"}},
-		{none, "mine", []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "OLLAMA_HOST", "scripted/demo"}},
-		{router, "gemini/gemini-2.5-pro", []string{"gemini is not available", "openrouter/google"}},
-		{router, "google/gemini-2.5-pro", []string{"gemini is not available"}},
-		{router, "gemini-2.5-pro", []string{"gemini is not available"}},
+		{none, "mine", []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "OLLAMA_HOST", "scripted/demo", "add a provider key"}},
+		{router, "gemini/gemini-2.5-pro", []string{"GEMINI_API_KEY", "add a provider key"}},
+		{router, "google/gemini-2.5-pro", []string{"GEMINI_API_KEY", "openrouter/google/gemini-2.5-pro"}},
+		{router, "gemini-2.5-pro", []string{"GEMINI_API_KEY"}},
 		{router, "", []string{"provider/model"}},
 		{router, "openrouter/", []string{"missing"}},
 		{router, "scripted/none", []string{"demo", "echo"}},
@@ -129,6 +138,7 @@ func TestDefault_IsTheFirstConfiguredOne(t *testing.T) {
 		{[]string{"OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k"}, "openai/", true},
 		{[]string{"OPENAI_BASE_URL", "http://localhost/v1"}, "openai/", true},
 		{[]string{"ANTHROPIC_API_KEY", "k", "OPENROUTER_API_KEY", "k"}, "anthropic/claude-", true},
+		{[]string{"GEMINI_API_KEY", "k", "OPENROUTER_API_KEY", "k"}, "gemini/gemini-2.5-flash", true},
 		{[]string{"OPENROUTER_API_KEY", "k", "OLLAMA_HOST", "h"}, "openrouter/", true},
 		{[]string{"OLLAMA_HOST", "h"}, "scripted/demo", false}, // which models it has is not known
 	}
@@ -150,6 +160,7 @@ func TestProviders_Inventory(t *testing.T) {
 	want := []provider.Info{
 		{Name: "openai", Configured: true, Variables: "OPENAI_API_KEY (or OPENAI_BASE_URL)", Model: "openai/gpt-5.4-mini"},
 		{Name: "anthropic", Variables: "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)", Model: "anthropic/claude-sonnet-4-5"},
+		{Name: "gemini", Variables: "GEMINI_API_KEY (or GEMINI_BASE_URL)", Model: "gemini/gemini-2.5-flash"},
 		{Name: "openrouter", Variables: "OPENROUTER_API_KEY", Model: "openrouter/openai/gpt-5.4-mini"},
 		{Name: "ollama", Variables: "OLLAMA_HOST"},
 		{Name: "scripted", Configured: true},
@@ -161,6 +172,10 @@ func TestProviders_Inventory(t *testing.T) {
 
 // refusing is a guard that lets nothing through.
 type refusing struct{}
+
+func (refusing) UserClient(string) (*http.Client, error) {
+	return nil, errors.New("no user's address is asked for")
+}
 
 func (refusing) OperatorClient(string) (*http.Client, error) {
 	return nil, &egress.Error{Kind: egress.Refused, Message: "the address 169.254.169.254 is not allowed"}
