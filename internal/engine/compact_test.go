@@ -64,6 +64,7 @@ func TestCompact_ALongConversationStaysUnderItsWindow(t *testing.T) {
 	var session hob.SessionID
 	var last hob.Run
 	summaries, quiet := 0, 0
+	ids := map[hob.CallID]bool{}
 	for i := range turns {
 		before := len(asked())
 		last = w.wait(w.startIn(session, fmt.Sprintf("topic number %d", i), hob.RunOptions{}).ID)
@@ -72,7 +73,14 @@ func TestCompact_ALongConversationStaysUnderItsWindow(t *testing.T) {
 		if last.Status != hob.Completed || last.Content != want {
 			t.Fatalf("turn %d: %s %s %q", i, last.Status, last.Error, last.Content)
 		}
-		w.valid(last)
+		for _, m := range w.valid(last) {
+			for _, c := range m.Calls {
+				if ids[c.ID] {
+					t.Fatalf("turn %d: the call id %s is used a second time", i, c.ID)
+				}
+				ids[c.ID] = true
+			}
+		}
 		made := 0
 		for _, r := range asked()[before:] {
 			if n := tokens(r); n > window {
