@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -401,5 +403,47 @@ func TestRetryAfter_DecidesWhetherACallWaits(t *testing.T) {
 				t.Errorf("%d tries in %s, want %d", n.Load(), time.Since(start), c.tries)
 			}
 		})
+	}
+}
+
+// nowhere is a look-up that finds nothing. It counts.
+type nowhere struct{ asked atomic.Int32 }
+
+func (n *nowhere) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	n.asked.Add(1)
+	return nil, &net.DNSError{Err: "no such host", Name: "models.example", IsNotFound: true}
+}
+
+func TestConnections_ANameThatIsNotFoundIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	look := &nowhere{}
+	guard := egress.New(egress.Config{Resolver: look})
+	t.Cleanup(guard.Close)
+	m, _, _ := raw(t, func(c *provider.Config) { c.OpenAI.BaseURL, c.Clients = "https://models.example/v1", guard }, nil)
+	a := collect(t, m, ask("hi"))
+	if a.Err == nil || a.Err.Class != hob.ClassModelError || !strings.Contains(a.Err.Message, "OPENAI_BASE_URL") {
+		t.Errorf("got %+v", a.Err)
+	}
+	if n := look.asked.Load(); n != 1+provider.DefaultRetries {
+		t.Errorf("looked up %d times", n)
+	}
+}
+
+func TestConnections_AWrongCertificateIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	var shakes atomic.Int32
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			shakes.Add(1)
+		}
+	}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	m, _, _ := raw(t, func(c *provider.Config) { c.OpenAI.BaseURL = srv.URL + "/v1" }, nil)
+	a := collect(t, m, ask("hi"))
+	if a.Err == nil || a.Err.Class != hob.ClassModelError || !strings.Contains(a.Err.Message, "certificate") || shakes.Load() != 1 {
+		t.Errorf("after %d connections: %+v", shakes.Load(), a.Err)
 	}
 }
