@@ -78,7 +78,7 @@ func TestOfficialClients(t *testing.T) {
 	run(t, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 	const key = "sk-oracle"
-	srv := httptest.NewServer(fakeai.New(fakeai.Options{Reply: oracleReply, Key: key, Models: []string{"gpt-4o", "claude-x"}}))
+	srv := httptest.NewServer(fakeai.New(fakeai.Options{Reply: oracleReply, Key: key, Models: []string{"gpt-4o", "claude-x", "gemini-2.5-flash", "gemini-3-pro-preview"}}))
 	defer srv.Close()
 	out := run(t, dir, nodeFor(t, dir), "client.mjs", srv.URL, key)
 

@@ -1,10 +1,13 @@
 // Talks to the fake through the vendors' own clients and prints what they made of it, as one JSON object.
 import Anthropic from '@anthropic-ai/sdk';
+import { FunctionCallingConfigMode, GoogleGenAI, ThinkingLevel } from '@google/genai';
 import OpenAI from 'openai';
 
 const [base, key] = process.argv.slice(2);
 const openai = new OpenAI({ baseURL: `${base}/v1`, apiKey: key, maxRetries: 0 });
 const anthropic = new Anthropic({ baseURL: base, apiKey: key, maxRetries: 0 });
+const google = (apiKey) => new GoogleGenAI({ apiKey, httpOptions: { baseUrl: base, retryOptions: { attempts: 1 } } });
+const gemini = google(key);
 const out = {};
 
 const parameters = { type: 'object', properties: { step: { type: 'number' } } };
@@ -100,6 +103,59 @@ out.anthropic = {
     orphan: await failure(anthropic.messages.create(
       { model: 'claude-x', max_tokens: 5, messages: [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'x' }] }] })),
     inStream: await failure(anthropic.messages.stream(claude('error inside')).finalMessage()),
+  },
+};
+const geminiAsk = (contents, config = {}, model = 'gemini-2.5-flash') => ({ model, contents, config });
+const geminiTools = [{ functionDeclarations: [{ name: 'count', description: 'counts', parametersJsonSchema: parameters }] }];
+
+async function geminiStream(contents) {
+  let text = '', thought = '', finish = null, usage = null;
+  for await (const chunk of await gemini.models.generateContentStream(geminiAsk(contents,
+    { systemInstruction: 'Be brief.', temperature: 1, thinkingConfig: { includeThoughts: true, thinkingBudget: 100 } }))) {
+    for (const part of chunk.candidates?.[0]?.content?.parts ?? []) {
+      if (part.thought) thought += part.text; else text += part.text ?? '';
+    }
+    finish = chunk.candidates?.[0]?.finishReason ?? finish;
+    usage = chunk.usageMetadata ?? usage;
+  }
+  return { text, thought, finish, usage: usage.totalTokenCount > 0 };
+}
+
+// geminiLoop calls tools in a chat of the client's, which sends back everything as it came, signatures included.
+async function geminiLoop(model) {
+  const chat = gemini.chats.create({ model, config: { tools: geminiTools } });
+  const seen = [];
+  let answer = await chat.sendMessage({ message: 'tools' });
+  while (answer.functionCalls?.length) {
+    seen.push(...answer.functionCalls.map((c) => c.args.step));
+    answer = await chat.sendMessage({ message: answer.functionCalls.map((c) => (
+      { functionResponse: { id: c.id, name: c.name, response: { output: 'ok' } } })) });
+  }
+  return { text: answer.text, seen };
+}
+
+const listed = [];
+for await (const m of await gemini.models.list()) listed.push(m.name);
+const parallel = await gemini.models.generateContent(geminiAsk('parallel', { tools: geminiTools,
+  toolConfig: { functionCallingConfig: { mode: FunctionCallingConfigMode.AUTO } } }));
+const form = await gemini.models.generateContent(geminiAsk('text', { responseMimeType: 'application/json', responseJsonSchema: parameters }));
+const image = await gemini.models.generateContent(geminiAsk([{ role: 'user', parts: [
+  { text: 'text' }, { inlineData: { mimeType: 'image/png', data: 'iVBORw0KGgo=' } }, { fileData: { mimeType: 'image/png', fileUri: 'https://x/y' } }] }],
+{ thinkingConfig: { thinkingLevel: ThinkingLevel.LOW } }, 'gemini-3-pro-preview'));
+out.gemini = {
+  stream: await geminiStream('text'),
+  thoughts: await geminiStream('thoughts'),
+  loop: await geminiLoop('gemini-2.5-flash'),
+  loopSigned: await geminiLoop('gemini-3-pro-preview'),
+  parallel: parallel.functionCalls.map((c) => [c.id, c.name, c.args]),
+  form: form.text, image: image.text, listed,
+  errors: {
+    rateLimit: await failure(gemini.models.generateContent(geminiAsk('error 429'))),
+    server: await failure(gemini.models.generateContent(geminiAsk('error 500'))),
+    key: await failure(google('wrong').models.generateContent(geminiAsk('text'))),
+    model: await failure(gemini.models.generateContent(geminiAsk('text', {}, 'none'))),
+    orphan: await failure(gemini.models.generateContent(geminiAsk([{ role: 'user', parts: [{ functionResponse: { name: 'x', response: {} } }] }]))),
+    inStream: await failure((async () => { for await (const _ of await gemini.models.generateContentStream(geminiAsk('error inside'))); })()),
   },
 };
 console.log(JSON.stringify(out, null, 1));
