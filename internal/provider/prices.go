@@ -83,9 +83,6 @@ func (r *Registry) light(to route) string {
 // price is what a model costs: what the workspace says, else the list price, else nil. Models that play a script or run
 // on Ollama cost nothing.
 func (r *Registry) price(ctx context.Context, ws hob.WorkspaceID, to route) (*hob.Price, error) {
-	if to.maker.name == scriptedName {
-		return &hob.Price{}, nil
-	}
 	if r.config.Settings != nil {
 		text, err := r.config.Settings(ctx, ws, PricesSetting)
 		if err != nil {
@@ -97,7 +94,7 @@ func (r *Registry) price(ctx context.Context, ws hob.WorkspaceID, to route) (*ho
 			}
 		}
 	}
-	if to.maker.name == ollamaName {
+	if to.maker.name == ollamaName || to.maker.name == scriptedName {
 		return &hob.Price{}, nil
 	}
 	return listPrice(r.vendor(to), to.model), nil

@@ -110,7 +110,7 @@ func TestOpen_PricesOfTheWorkspaceComeFirst(t *testing.T) {
 		model string
 		want  float64
 	}{
-		{theirs, "gpt-4o", 1}, {theirs, "gpt-5", -1}, {theirs, "ollama/x", 2}, {theirs, "scripted/demo", 0},
+		{theirs, "gpt-4o", 1}, {theirs, "gpt-5", -1}, {theirs, "ollama/x", 2}, {theirs, "scripted/demo", 3},
 		{others, "gpt-4o", -1}, {others, "ollama/x", 0}, // a broken text is as none
 	} {
 		if got := price(c.ws, c.model); got != c.want {
