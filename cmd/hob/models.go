@@ -11,6 +11,7 @@ import (
 	"hob"
 	"hob/internal/config"
 	"hob/internal/egress"
+	"hob/internal/provider"
 )
 
 // probeTime bounds the question to one provider.
@@ -40,6 +41,10 @@ func modelServers(c config.Config) []modelServer {
 			http.Header{"X-Api-Key": {string(c.Anthropic.Key)}, "Anthropic-Version": {"2023-06-01"}},
 			c.Anthropic.Configured(),
 		},
+		{
+			"gemini", strings.TrimSuffix(strings.TrimRight(c.Gemini.BaseURL, "/"), "/v1beta"), "/v1beta/models", c.Gemini.Key,
+			http.Header{"X-Goog-Api-Key": {string(c.Gemini.Key)}}, c.Gemini.Configured(),
+		},
 		{"openrouter", c.OpenRouter.BaseURL, "/models", c.OpenRouter.Key, bearer(c.OpenRouter.Key), c.OpenRouter.Configured()},
 		{"ollama", c.OllamaHost, "/v1/models", "", nil, c.OllamaHost != ""},
 	}
@@ -64,14 +69,17 @@ func (r *report) checkModels(ctx context.Context) {
 		}
 		names = append(names, name)
 	}
+	guard := egress.New(egress.Config{})
+	defer guard.Close()
+	if found := foundOllama(ctx, r.config, guard, provider.UsualOllama); found != "" {
+		names = append(names, found)
+	}
 	if len(names) == 0 {
 		r.add(check, warn, "no provider is configured; agents made without a model play a script",
-			"set OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY or OLLAMA_HOST")
+			"set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY or OLLAMA_HOST")
 	} else {
 		r.add(check, ok, "configured: "+strings.Join(names, ", "), "")
 	}
-	guard := egress.New(egress.Config{})
-	defer guard.Close()
 	for _, m := range asked {
 		r.probe(ctx, guard, m)
 	}
@@ -80,6 +88,20 @@ func (r *report) checkModels(ctx context.Context) {
 			r.add("unused", warn, fmt.Sprintf("%s is set, but this version has no %s", s.Name, s.Lacks), "")
 		}
 	}
+}
+
+// foundOllama describes an Ollama that runs on this machine though nobody configured one, as hob serve would find it. It is
+// "" where there is none.
+func foundOllama(ctx context.Context, c config.Config, guard *egress.Guard, at string) string {
+	models := provider.New(provider.Config{OllamaHost: c.OllamaHost, FindOllama: at, Clients: guard})
+	base, names, found := models.FindOllama(ctx)
+	switch {
+	case !found:
+		return ""
+	case len(names) == 0:
+		return fmt.Sprintf("ollama (found at %s, without a model)", base)
+	}
+	return fmt.Sprintf("ollama (found at %s, %s, the last changed is %s)", base, count(len(names), "model"), names[0])
 }
 
 // probe asks one provider for its models. Any answer but a refusal of the key will do: not every server has the list.

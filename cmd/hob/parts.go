@@ -61,7 +61,9 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	if p.store, err = store.Open(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: p.box}); err != nil {
 		return nil, err
 	}
-	if p.settings, err = settings.New(settings.Config{Store: p.store, Getenv: w.getenv}); err != nil {
+	if p.settings, err = settings.New(settings.Config{
+		Store: p.store, Getenv: w.getenv, Checks: map[string]func(string) error{settings.ModelPrices: checkPrices},
+	}); err != nil {
 		return nil, configError{err}
 	}
 	p.openDatabase(ctx, c, log)
@@ -72,7 +74,9 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	p.tools = builtin.New(deps)
 	p.models = provider.New(provider.Config{
 		OpenAI: provider.Endpoint(c.OpenAI), Anthropic: provider.Endpoint(c.Anthropic),
-		Gemini: provider.Endpoint(c.Gemini), OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost, Clients: p.guard,
+		Gemini: provider.Endpoint(c.Gemini), OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost,
+		FindOllama: provider.UsualOllama, Clients: p.guard,
+		Keys: p.store.OpenProviderKeys, Profiles: p.store.Profiles, Settings: p.settings.Value,
 	})
 	return p, nil
 }
@@ -199,7 +203,10 @@ func (p *parts) defaultModel(ctx context.Context, ws hob.WorkspaceID) (model, wa
 			return chosen, warning
 		}
 	}
-	model, ok := p.models.Default()
+	model, ok, err := p.models.DefaultFor(ctx, ws)
+	if err != nil { // the store's; whoever asked meets it at once
+		model, ok = p.models.Default()
+	}
 	if ok {
 		return model, ""
 	}
@@ -209,8 +216,14 @@ func (p *parts) defaultModel(ctx context.Context, ws hob.WorkspaceID) (model, wa
 			names = append(names, info.Variables)
 		}
 	}
-	return model, "no model provider is configured, so the agent uses " + model + ", which plays a script; to connect a model set " +
-		strings.Join(names, ", ") + " and restart the server"
+	return model, "no model provider is configured, so the agent uses " + model + ", which plays a script; to connect a model add a " +
+		"provider key, or set " + strings.Join(names, ", ") + " and restart the server"
+}
+
+// checkPrices says what is wrong with a workspace's prices.
+func checkPrices(text string) error {
+	_, err := provider.ParsePrices(text)
+	return err
 }
 
 // providers are the model providers as the API shows them.

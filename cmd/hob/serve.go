@@ -89,6 +89,7 @@ func serve(ctx context.Context, w world) error {
 		return fmt.Errorf("take up unfinished runs: %w", err)
 	}
 	greet(w, c, made)
+	go p.models.FindOllama(ctx) // so that the first model that needs it need not wait
 	return s.run(ctx, ln)
 }
 
@@ -177,7 +178,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 			return p.tools.CheckAssignment(ctx, a.ToolName, a.ConfigOverride)
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
-		Settings: p.settings, Providers: p.providers,
+		Settings: p.settings, Providers: p.providers, ValidateKey: p.models.Validate,
 		Ready: s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))
