@@ -43,14 +43,41 @@ type messages struct {
 // Stream sends one request; see hob.Provider.
 func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 	return func(yield func(hob.Delta, error) bool) {
-		f := familyOf(r.Model)
-		n := newNames(r)
-		body, text := p.render(r, f, n)
+		f := p.family(r.Model)
+		form, err := p.check(r, f)
+		if err != nil {
+			yield(hob.Delta{}, err)
+			return
+		}
+		n := newNames(r, f.takesName)
+		body, text := p.render(r, f, n, form)
 		p.caller.stream(ctx, exchange{
 			path: "/v1/messages", header: p.header, body: body, text: text, window: f.window,
 			decode: func() decoder { return &messagesDecoder{names: n} },
 		}, yield)
 	}
+}
+
+// searchTool is the name of Anthropic's own search; a tool of the same name would be refused beside it.
+const searchTool = "web_search"
+
+// check reads the wanted form and refuses what the API cannot do.
+func (p *messages) check(r hob.Request, f family) (answerForm, error) {
+	if r.WebSearch {
+		if !f.search {
+			return answerForm{}, noSearch(p.caller.name, r.Model)
+		}
+		for i := range r.Tools {
+			if r.Tools[i].Name == searchTool {
+				return answerForm{}, refusedBefore(p.caller.name, "the setting web_search cannot be used together with a tool named %s; "+
+					"turn one of them off", searchTool)
+			}
+		}
+	}
+	if err := checkImages(p.caller.name, r, f, anthropicImages); err != nil {
+		return answerForm{}, err
+	}
+	return readForm(p.caller.name, r.ResponseFormat)
 }
 
 // Tokens a model may think with, by effort, and the least that is allowed.
@@ -80,17 +107,7 @@ func planOf(r hob.Request, f family) plan {
 	if e == "" || e == hob.EffortNone || f.thinking == thinkNever || !thoughtsKept(r.Messages) {
 		return p
 	}
-	var budget int
-	switch e {
-	case hob.EffortHigh:
-		budget = highBudget
-	case hob.EffortMedium:
-		budget = mediumBudget
-	case hob.EffortLow:
-		budget = lowBudget
-	default:
-		budget = minBudget
-	}
+	budget := effortBudget(e)
 	answer := p.maxTokens
 	p.maxTokens += budget
 	if f.ceiling > 0 {
@@ -105,6 +122,21 @@ func planOf(r hob.Request, f family) plan {
 		p.effort = string(hob.EffortLow)
 	}
 	return p
+}
+
+// effortBudget is how many tokens an effort may take.
+func effortBudget(e hob.ReasoningEffort) int {
+	switch e {
+	case hob.EffortHigh:
+		return highBudget
+	case hob.EffortMedium:
+		return mediumBudget
+	case hob.EffortLow:
+		return lowBudget
+	case hob.EffortNone:
+		return 0
+	}
+	return minBudget
 }
 
 // thoughtsKept says whether every assistant message with calls since the user's last message has its thoughts.
@@ -123,7 +155,7 @@ func hasThoughts(m *hob.Message) bool {
 }
 
 // render writes the request's JSON. text counts the bytes of it that are text.
-func (p *messages) render(r hob.Request, f family, n names) (body []byte, text int) {
+func (p *messages) render(r hob.Request, f family, n names, form answerForm) (body []byte, text int) {
 	size, text := requestSize(r)
 	plan := planOf(r, f)
 	b := make([]byte, 0, size)
@@ -131,30 +163,53 @@ func (p *messages) render(r hob.Request, f family, n names) (body []byte, text i
 	b = appendString(b, r.Model)
 	b = append(b, `,"stream":true,"max_tokens":`...)
 	b = strconv.AppendInt(b, int64(plan.maxTokens), 10)
+	native := form.kind == formSchema && f.form == formNative && !r.WebSearch && anthropicRules.fits(form.schema)
 	switch {
 	case plan.budget > 0:
 		b = append(b, `,"thinking":{"type":"enabled","budget_tokens":`...)
 		b = strconv.AppendInt(b, int64(plan.budget), 10)
 		b = append(b, '}')
 	case plan.effort != "":
-		b = append(b, `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":`...)
-		b = appendString(b, plan.effort)
-		b = append(b, '}')
+		b = append(b, `,"thinking":{"type":"adaptive","display":"summarized"}`...)
 	case r.Temperature != nil && !f.noTemperature: // not beside thinking
 		b = append(b, `,"temperature":`...)
 		b = strconv.AppendFloat(b, min(*r.Temperature, 1), 'g', -1, 64) // the scale ends at 1
 	}
+	words := form.words()
+	if native {
+		words = ""
+	}
+	b = appendOutputConfig(b, plan.effort, form, native)
 	history := r.Messages
-	system := systemText(r, &history)
+	system := systemText(r.System, words, &history)
 	if system != "" {
 		b = append(b, `,"system":[`...)
 		b = mark(appendTextBlock(b, system), len(r.Tools) > 0)
 		b = append(b, ']')
 	}
-	b = p.tools(b, r, n)
+	b = p.tools(b, r, f, n)
 	b = appendTurns(append(b, `,"messages":`...), history, n)
 	b = mark(b[:len(b)-len(turnsEnd)], len(r.Tools) > 0)
 	return append(append(b, turnsEnd...), '}'), text
+}
+
+// appendOutputConfig writes the effort, and the form where the API enforces it.
+func appendOutputConfig(b []byte, effort string, form answerForm, native bool) []byte {
+	if effort == "" && !native {
+		return b
+	}
+	b = append(b, `,"output_config":{`...)
+	start := len(b)
+	if effort != "" {
+		b = append(b, `"effort":`...)
+		b = appendString(b, effort)
+	}
+	if native {
+		b = comma(b, start)
+		b = append(b, `"format":{"type":"json_schema","schema":`...)
+		b = append(append(b, form.schema...), '}')
+	}
+	return append(b, '}')
 }
 
 // turnsEnd closes the last turn and the list of turns.
@@ -169,47 +224,38 @@ func mark(b []byte, use bool) []byte {
 	return append(b[:len(b)-1], `,"cache_control":{"type":"ephemeral"}}`...)
 }
 
-// systemText joins the instructions, the system messages that lead the history, which it takes off, and what asks for
-// the wanted form of answer: the API has no field for a form that every model takes.
-func systemText(r hob.Request, history *[]hob.Message) string {
+// systemText joins the instructions, the system messages that lead the history, which it takes off, and the words that
+// ask for the wanted form of answer where the API has no field for it.
+func systemText(system, words string, history *[]hob.Message) string {
 	parts := make([]string, 0, 3)
-	if r.System != "" {
-		parts = append(parts, r.System)
+	if system != "" {
+		parts = append(parts, system)
 	}
 	for len(*history) > 0 && (*history)[0].Role == hob.RoleSystem {
 		parts = append(parts, (*history)[0].Text())
 		*history = (*history)[1:]
 	}
-	if form := answerForm(r.ResponseFormat); form != "" {
-		parts = append(parts, form)
+	if words != "" {
+		parts = append(parts, words)
 	}
 	return strings.Join(parts, "\n\n")
 }
 
-// answerForm says a response_format in words.
-func answerForm(format []byte) string {
-	kind, _ := walk(format, []string{"type"})
-	switch jsonText(kind) {
-	case "json_object":
-		return "Answer with one JSON object and nothing else: no introduction, no code fence."
-	case "json_schema":
-		if schema, ok := walk(format, []string{"json_schema", "schema"}); ok {
-			return "Answer with one JSON value that fits the following JSON Schema and nothing else: no introduction, no " +
-				"code fence.\n" + string(schema)
-		}
-	}
-	return ""
-}
+// maxSearches is how often one answer may search.
+const maxSearches = 5
 
-func (p *messages) tools(b []byte, r hob.Request, n names) []byte {
-	if len(r.Tools) == 0 {
+func (p *messages) tools(b []byte, r hob.Request, f family, n names) []byte {
+	if len(r.Tools) == 0 && !r.WebSearch {
 		return b
 	}
 	b = append(b, `,"tools":[`...)
+	start := len(b)
+	if r.WebSearch {
+		b = append(b, `{"type":"web_search_20250305","name":"`+searchTool+`","max_uses":`...)
+		b = append(strconv.AppendInt(b, maxSearches, 10), '}')
+	}
 	for i := range r.Tools {
-		if i > 0 {
-			b = append(b, ',')
-		}
+		b = comma(b, start)
 		b = append(b, `{"name":`...)
 		b = appendString(b, n.wire(r.Tools[i].Name))
 		if r.Tools[i].Description != "" {
@@ -220,8 +266,11 @@ func (p *messages) tools(b []byte, r hob.Request, n names) []byte {
 		b = append(appendSchema(b, r.Tools[i]), '}')
 	}
 	b = append(b, ']')
-	if r.NoToolUse {
+	switch {
+	case r.NoToolUse && !f.quirks.noToolChoice:
 		b = append(b, `,"tool_choice":{"type":"none"}`...)
+	case f.quirks.oneCall:
+		b = append(b, `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`...)
 	}
 	return b
 }

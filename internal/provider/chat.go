@@ -22,14 +22,21 @@ type chat struct {
 type chatStyle struct {
 	reasoningObject bool // "reasoning":{"effort":…} for every model, instead of reasoning_effort where known (OpenRouter)
 	details         bool // wants reasoning_details back
+	forms           bool // takes every form of answer, whatever the family (OpenRouter brings it to the model)
+	searches        bool // has a plugin that searches the web for every model (OpenRouter)
 }
 
 // Stream sends one request; see hob.Provider.
 func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 	return func(yield func(hob.Delta, error) bool) {
-		f := familyOf(r.Model)
-		n := newNames(r)
-		body, text := p.render(r, f, n)
+		f := p.family(r.Model)
+		form, err := p.check(r, f)
+		if err != nil {
+			yield(hob.Delta{}, err)
+			return
+		}
+		n := newNames(r, f.takesName)
+		body, text := p.render(r, f, n, form)
 		known := func(name string) bool {
 			name = n.original(name)
 			for i := range r.Tools {
@@ -43,6 +50,7 @@ func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, e
 			path: "/chat/completions", header: p.header, body: body, text: text, window: f.window, silent: f.silent,
 			decode: func() decoder {
 				d := &chatDecoder{names: n}
+				d.calls.sameIDs = f.quirks.sameIDs
 				if len(r.Tools) > 0 {
 					d.calls.known = known
 				}
@@ -52,14 +60,33 @@ func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, e
 	}
 }
 
+// check reads the wanted form and refuses what the server cannot do.
+func (p *chat) check(r hob.Request, f family) (answerForm, error) {
+	if r.WebSearch && !p.style.searches && (!f.search || p.caller.name != openaiName) {
+		return answerForm{}, noSearch(p.caller.name, r.Model)
+	}
+	if err := checkImages(p.caller.name, r, f, nil); err != nil {
+		return answerForm{}, err
+	}
+	return readForm(p.caller.name, r.ResponseFormat)
+}
+
 // render writes the request's JSON. text counts the bytes of it that are text.
-func (p *chat) render(r hob.Request, f family, n names) (body []byte, text int) {
+func (p *chat) render(r hob.Request, f family, n names, form answerForm) (body []byte, text int) {
 	size, text := requestSize(r)
 	b := make([]byte, 0, size)
 	b = append(b, `{"model":`...)
 	b = appendString(b, r.Model)
 	b = append(b, `,"messages":[`...)
-	if system := instructions(r, f, n); system != "" {
+	kind := f.form
+	if p.style.forms {
+		kind = formNative
+	}
+	system := instructions(r, f, n)
+	if form.kind == formJSON || form.kind == formSchema && kind != formNative { // the mode json_object wants the word said
+		system = strings.TrimPrefix(system+"\n\n"+form.words(), "\n\n")
+	}
+	if system != "" {
 		b = appendRole(b, f.systemRole())
 		b = appendString(b, system)
 		b = append(b, `},`...)
@@ -72,11 +99,43 @@ func (p *chat) render(r hob.Request, f family, n names) (body []byte, text int) 
 	if b[len(b)-1] == ',' {
 		b = b[:len(b)-1]
 	}
-	b = append(b, `],"stream":true,"stream_options":{"include_usage":true}`...)
-	if len(r.Tools) > 0 && !r.NoToolUse {
-		b = p.tools(b, r.Tools, f, n)
+	b = append(b, `],"stream":true`...)
+	if !f.quirks.noStreamOptions {
+		b = append(b, `,"stream_options":{"include_usage":true}`...)
 	}
-	return append(p.tuning(b, r, f), '}'), text
+	if len(r.Tools) > 0 && (!r.NoToolUse || f.quirks.toolsOnLast) {
+		b = p.tools(b, r.Tools, f, n)
+		b = f.quirks.appendToolUse(b, r.NoToolUse)
+	}
+	b = p.tuning(b, r, f)
+	if f.quirks.noStrict {
+		form.strict = false
+	}
+	b = appendFormat(b, form, kind)
+	if r.WebSearch && p.style.searches {
+		b = append(b, `,"plugins":[{"id":"web"}]`...)
+	} else if r.WebSearch {
+		b = append(b, `,"web_search_options":{}`...)
+	}
+	return append(b, '}'), text
+}
+
+// appendFormat writes the wanted form as far as the family takes it. A schema is called strict only where it keeps the
+// rules of that: the request would be refused.
+func appendFormat(b []byte, form answerForm, kind formKind) []byte {
+	switch {
+	case form.kind == "" || kind == formWords:
+		return b
+	case form.kind == formJSON || kind == formObject:
+		return append(b, `,"response_format":{"type":"json_object"}`...)
+	}
+	b = append(b, `,"response_format":{"type":"json_schema","json_schema":{"name":`...)
+	b = appendString(b, form.name)
+	b = append(b, `,"strict":`...)
+	b = strconv.AppendBool(b, form.strict && strictRules.fits(form.schema))
+	b = append(b, `,"schema":`...)
+	b = append(b, form.schema...)
+	return append(b, `}}`...)
 }
 
 // seeInstructions ends a description that is cut.
@@ -149,10 +208,6 @@ func (p *chat) tuning(b []byte, r hob.Request, f family) []byte {
 			b = append(b, `,"max_tokens":`...)
 		}
 		b = strconv.AppendInt(b, int64(r.MaxTokens), 10)
-	}
-	if len(r.ResponseFormat) > 0 && string(r.ResponseFormat) != "null" {
-		b = append(b, `,"response_format":`...)
-		b = append(b, r.ResponseFormat...)
 	}
 	if r.ReasoningEffort == "" {
 		return b
@@ -238,9 +293,11 @@ func (p *chat) assistant(b []byte, m *hob.Message, f family, n names, current bo
 	} else {
 		b = appendString(b, m.Content)
 	}
-	if t := m.Reasoning; t != nil && t.Provider == p.caller.name {
+	if t := m.Reasoning; t != nil && t.Provider == p.caller.name && !f.quirks.noEcho {
 		if f.echo && current && t.Text != "" {
-			b = append(b, `,"reasoning_content":`...)
+			b = append(b, ',')
+			b = appendString(b, f.echoField())
+			b = append(b, ':')
 			b = appendString(b, t.Text)
 		}
 		if p.style.details && len(t.Artefact) > 0 {

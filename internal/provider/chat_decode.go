@@ -135,10 +135,7 @@ func (u *chatUsage) usage() *hob.Usage {
 	if u.CompletionDetails != nil {
 		out.ReasoningTokens = u.CompletionDetails.Reasoning
 	}
-	if out.TotalTokens == 0 {
-		out.TotalTokens = out.PromptTokens + out.CompletionTokens
-	}
-	return out
+	return plausible(out)
 }
 
 func (d *chatDecoder) attach(s *sink) { d.out = s }
@@ -199,7 +196,9 @@ func (d *chatDecoder) decode(data []byte) error {
 		}
 	}
 	if c.Usage != nil {
-		d.usage = c.Usage.usage()
+		if u := c.Usage.usage(); u != nil {
+			d.usage = u
+		}
 	}
 	return nil
 }
@@ -336,7 +335,7 @@ func contentParts(raw json.RawMessage) (answer, thought string) {
 var finishReasons = map[string]string{
 	"stop": hob.FinishStop, "eos": hob.FinishStop, "end_turn": hob.FinishStop, "stop_sequence": hob.FinishStop,
 	"length": hob.FinishLength, "max_tokens": hob.FinishLength, "max_output_tokens": hob.FinishLength,
-	"model_length": hob.FinishLength, "model_context_window_exceeded": hob.FinishLength,
+	"model_length": hob.FinishLength, "pause_turn": hob.FinishLength, "model_context_window_exceeded": hob.FinishLength,
 	"tool_calls": hob.FinishToolCalls, "tool_use": hob.FinishToolCalls, "function_call": hob.FinishToolCalls,
 	"content_filter": hob.FinishContentFilter, "safety": hob.FinishContentFilter, "refusal": hob.FinishContentFilter,
 }

@@ -46,9 +46,12 @@ var vendors = []vendor{
 	{name: "anthropic", model: "anthropic/claude-sonnet-4-5", keyVar: "ANTHROPIC_API_KEY", keyed: true, config: func(c *provider.Config, url string) {
 		c.Anthropic = provider.Endpoint{Key: testKey, BaseURL: url}
 	}},
+	{name: "gemini", model: "gemini/gemini-2.5-flash", keyVar: "GEMINI_API_KEY", keyed: true, config: func(c *provider.Config, url string) {
+		c.Gemini = provider.Endpoint{Key: testKey, BaseURL: url}
+	}},
 	{name: "openrouter", model: "openrouter/meta/llama-3", keyVar: "OPENROUTER_API_KEY", keyed: true, config: func(c *provider.Config, url string) {
 		c.OpenRouter = provider.Endpoint{Key: testKey, BaseURL: url + "/v1/"}
-	}, extra: []string{"reasoning"}},
+	}, extra: []string{"reasoning", "plugins"}},
 	{name: "ollama", model: "ollama/llama3", config: func(c *provider.Config, url string) { c.OllamaHost = url }},
 }
 

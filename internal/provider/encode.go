@@ -107,22 +107,23 @@ type names struct {
 	back map[string]string // theirs → ours
 }
 
-// newNames looks through a request's tools. Names within the limits, all as a rule, cost nothing.
-func newNames(r hob.Request) names {
+// newNames looks through a request's tools for names that takes, the vendor's rule, refuses. Names within the limits, all
+// as a rule, cost nothing.
+func newNames(r hob.Request, takes func(name string) bool) names {
 	var n names
 	for _, t := range r.Tools {
-		n.note(t.Name)
+		n.note(t.Name, takes)
 	}
 	for _, m := range r.Messages {
 		for _, c := range m.Calls {
-			n.note(c.Name)
+			n.note(c.Name, takes)
 		}
 	}
 	return n
 }
 
-func (n *names) note(name string) {
-	if plainName(name) {
+func (n *names) note(name string, takes func(string) bool) {
+	if takes(name) {
 		return
 	}
 	if n.sent == nil {
@@ -138,13 +139,24 @@ func (n *names) note(name string) {
 		}
 		return '_'
 	}, name)
+	if !takes(short[:min(len(short), 1)]) { // it begins as no name may
+		short = "t_" + short
+	}
 	const suffix = 1 + 8
-	short = short[:min(len(short), MaxToolName-suffix)] + "_" + hex.EncodeToString(sum[:4])
+	tail := "_" + hex.EncodeToString(sum[:4])
+	keep := min(len(short), MaxToolName-suffix)
+	for keep > 1 && !takes(short[:keep]+tail) { // a server may take less than the vendor
+		keep--
+	}
+	short = short[:keep] + tail
 	n.sent[name], n.back[short] = short, name
 }
 
-func plainName(name string) bool {
-	if name == "" || len(name) > MaxToolName {
+func plainName(name string) bool { return len(name) <= MaxToolName && plainLetters(name) }
+
+// plainLetters says whether a name consists of what every provider takes in names.
+func plainLetters(name string) bool {
+	if name == "" {
 		return false
 	}
 	for i := range len(name) {

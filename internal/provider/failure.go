@@ -27,12 +27,13 @@ type failedTry struct {
 	says  verdict       // about the endpoint
 }
 
-// vendorError is the error object of both dialects, as lenient as servers are with it.
+// vendorError is the error object of all dialects, as lenient as servers are with it.
 type vendorError struct {
 	Message string
 	Type    string
 	Code    string
-	Status  int // where the code is a number
+	Status  int           // where the code is a number
+	Wait    time.Duration // asked for in the object itself, as Google does
 }
 
 // readVendorError finds the error object in a body or an event: {"error":{…}}, {"error":"text"}, {"type":"error",
@@ -63,12 +64,15 @@ func readVendorError(body []byte) (vendorError, bool) {
 			Message json.RawMessage `json:"message"`
 			Type    json.RawMessage `json:"type"`
 			Code    json.RawMessage `json:"code"`
+			Status  json.RawMessage `json:"status"`
+			Details json.RawMessage `json:"details"`
 		}
 		if json.Unmarshal(outer.Error, &inner) != nil {
 			return vendorError{Message: string(outer.Error)}, true
 		}
 		e := vendorError{Message: looseText(inner.Message), Type: looseText(inner.Type), Code: looseText(inner.Code)}
 		e.Status, _ = strconv.Atoi(e.Code)
+		e.google(inner.Status, inner.Details)
 		return e, true
 	}
 	message := outer.Message
@@ -97,7 +101,7 @@ func looseText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// errorTypes are the documented error types and codes of both dialects with the status they stand for. In a stream,
+// errorTypes are the documented error types and codes of all dialects with the status they stand for. In a stream,
 // where the HTTP status is 200 already, they are all there is.
 var errorTypes = map[string]int{
 	"invalid_request_error": http.StatusBadRequest, "not_found_error": http.StatusNotFound,
@@ -108,6 +112,11 @@ var errorTypes = map[string]int{
 	"rate_limit_exceeded": http.StatusTooManyRequests, "insufficient_quota": http.StatusTooManyRequests,
 	"timeout_error": http.StatusGatewayTimeout, "api_error": http.StatusInternalServerError,
 	"server_error": http.StatusInternalServerError, "overloaded_error": statusOverloaded,
+
+	"INVALID_ARGUMENT": http.StatusBadRequest, "FAILED_PRECONDITION": http.StatusBadRequest, googleBadKey: http.StatusUnauthorized,
+	"UNAUTHENTICATED": http.StatusUnauthorized, "PERMISSION_DENIED": http.StatusForbidden, "NOT_FOUND": http.StatusNotFound,
+	"RESOURCE_EXHAUSTED": http.StatusTooManyRequests, "INTERNAL": http.StatusInternalServerError,
+	"UNAVAILABLE": http.StatusServiceUnavailable, "DEADLINE_EXCEEDED": http.StatusGatewayTimeout,
 }
 
 // statusOverloaded is what Anthropic answers when it has no capacity.
@@ -149,7 +158,8 @@ func classify(status int, e vendorError) hob.ErrorClass {
 	switch {
 	case e.Code == codeContextLength || e.Type == codeContextLength, status == http.StatusRequestEntityTooLarge:
 		return hob.ClassPromptTooLong
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired,
+		e.Type == googleBadKey:
 		return hob.ClassUnauthorized
 	case status == http.StatusTooManyRequests:
 		return hob.ClassRateLimit

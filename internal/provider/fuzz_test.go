@@ -110,7 +110,7 @@ func events(src io.Reader) (out []string, err error) {
 
 // FuzzEventReader feeds a source whole and byte by byte; the events must be the same, and none may be lost.
 func FuzzEventReader(f *testing.F) {
-	for _, dialect := range []string{"openai", "anthropic"} {
+	for _, dialect := range []string{"openai", "anthropic", "gemini"} {
 		files, err := filepath.Glob(filepath.Join("testdata", dialect, "*.sse"))
 		if err != nil {
 			f.Fatal(err)
@@ -174,10 +174,10 @@ func reference(body string) (out []string) {
 	return out
 }
 
-// FuzzDecode feeds whole bodies to both dialects: nothing may panic, every answer must end in a finish reason or an
+// FuzzDecode feeds whole bodies to all dialects: nothing may panic, every answer must end in a finish reason or an
 // error, and what comes out must be valid UTF-8.
 func FuzzDecode(f *testing.F) {
-	for _, dialect := range []string{"openai", "anthropic"} {
+	for _, dialect := range []string{"openai", "anthropic", "gemini"} {
 		files, err := filepath.Glob(filepath.Join("testdata", dialect, "*.sse"))
 		if err != nil {
 			f.Fatal(err)
@@ -191,7 +191,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, dialect := range []string{"openai", "anthropic"} {
+		for _, dialect := range []string{"openai", "anthropic", "gemini"} {
 			o := replay(t, dialects[dialect], bytes.NewReader(body))
 			for _, s := range []string{o.Text, o.Reasoning, o.Error} {
 				if !utf8.ValidString(s) {

@@ -213,6 +213,9 @@ func (d *messagesDecoder) stop(index int) error {
 		args := string(b.input)
 		if args == "" && present(b.first) {
 			args = string(b.first)
+			if args[0] == '"' { // gateways that carry OpenAI's form over
+				args = looseText(b.first)
+			}
 		}
 		d.calls++
 		d.flush()
@@ -272,9 +275,7 @@ func (d *messagesDecoder) finish(torn error) error {
 	last := hob.Delta{Finish: finishReason(d.ended, d.calls, false), Model: d.model}
 	if u := d.usage; u != nil {
 		prompt := u.Input + u.CacheRead + u.CacheCreate
-		last.Usage = &hob.Usage{
-			PromptTokens: prompt, CompletionTokens: u.Output, CachedTokens: u.CacheRead, TotalTokens: prompt + u.Output,
-		}
+		last.Usage = plausible(&hob.Usage{PromptTokens: prompt, CompletionTokens: u.Output, CachedTokens: u.CacheRead})
 	}
 	d.out.emit(last)
 	return nil

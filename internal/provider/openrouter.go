@@ -3,7 +3,7 @@ package provider
 import "hob"
 
 func init() {
-	const name = "openrouter"
+	const name = openrouterName
 	add(maker{
 		name: name, rank: 4, vars: "OPENROUTER_API_KEY", model: "openai/gpt-5.4-mini",
 		endpoint: func(c Config) (Endpoint, bool) { return c.OpenRouter, c.OpenRouter.set() },
@@ -14,7 +14,7 @@ func init() {
 			}
 			h := bearer(e.endpoint.Key)
 			h.Set("X-Title", "Hob")
-			return &chat{caller: c, header: h, style: chatStyle{reasoningObject: true, details: true}}, nil
+			return &chat{caller: c, header: h, style: chatStyle{reasoningObject: true, details: true, forms: true, searches: true}}, nil
 		},
 	})
 }

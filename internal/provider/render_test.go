@@ -55,9 +55,18 @@ func requestOf(reasoningProvider string) hob.Request {
 	}
 }
 
+// withoutImages is for models that read none.
+func withoutImages(r *hob.Request) {
+	r.Messages[0] = hob.Message{Role: hob.RoleUser, Content: "What is this?"}
+}
+
 // TestRender pins what is sent, byte by byte.
 func TestRender(t *testing.T) {
 	t.Parallel()
+	strictForm := json.RawMessage(`{"type":"json_schema","json_schema":{"name":"a b","strict":true,"schema":{"type":"object",` +
+		`"properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}}}`)
+	openForm := json.RawMessage(`{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"object",` +
+		`"properties":{"a":{"type":"string"}},"additionalProperties":false}}}`)
 	schema := json.RawMessage(`{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object"}}}`)
 	cases := []struct {
 		name  string
@@ -71,7 +80,7 @@ func TestRender(t *testing.T) {
 		{"last_step", "openai/gpt-4o", func(r *hob.Request) { r.NoToolUse = true }},
 		{"last_step", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.NoToolUse = true }},
 		{"effort", "openai/gpt-4o", func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh }},
-		{"effort", "openai/o3-mini", func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh }},
+		{"effort", "openai/o3-mini", func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh; withoutImages(r) }},
 		{"effort", "openai/gpt-5-mini", func(r *hob.Request) { r.ReasoningEffort = hob.EffortNone }},
 		{"effort", "openai/gpt-5.1", func(r *hob.Request) { r.ReasoningEffort = hob.EffortNone }},
 		{"effort", "openrouter/x/y", func(r *hob.Request) { r.ReasoningEffort = hob.EffortLow }},
@@ -85,8 +94,33 @@ func TestRender(t *testing.T) {
 		}},
 		{"form", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = schema }},
 		{"form", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.ResponseFormat = schema }},
-		{"reasoner", "openai/deepseek-reasoner", nil},
+		{"reasoner", "openai/deepseek-reasoner", withoutImages},
 		{"no_tools", "openai/gpt-4o", func(r *hob.Request) { r.Tools, r.Messages, r.System = nil, r.Messages[3:4], "" }},
+		{"full", "gemini/gemini-2.5-flash", nil},
+		{"full", "gemini/gemini-3-pro-preview", nil},
+		{"last_step", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.NoToolUse = true }},
+		{"effort", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.ReasoningEffort = hob.EffortMedium }},
+		{"effort_none", "gemini/gemini-2.5-pro", func(r *hob.Request) { r.ReasoningEffort = hob.EffortNone }},
+		{"effort", "gemini/gemini-3-pro-preview", func(r *hob.Request) { r.ReasoningEffort = hob.EffortMedium }},
+		{"effort_none", "gemini/gemini-3-flash-preview", func(r *hob.Request) { r.ReasoningEffort = hob.EffortNone }},
+		{"effort", "gemini/gemini-2.0-flash", func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh }},
+		{"form", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.ResponseFormat = schema }},
+		{"form_alone", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.ResponseFormat, r.Tools = schema, nil }},
+		{"form_alone", "gemini/gemini-2.0-flash", func(r *hob.Request) { r.ResponseFormat, r.Tools = schema, nil }},
+		{"form", "gemini/gemini-3-pro-preview", func(r *hob.Request) { r.ResponseFormat = schema }},
+		{"search", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.WebSearch, r.Tools = true, nil }},
+		{"assistant_first", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.Messages = r.Messages[1:] }},
+		{"search", "openrouter/openai/gpt-4o", func(r *hob.Request) { r.WebSearch = true }},
+		{"search", "openai/gpt-4o-search-preview", func(r *hob.Request) { r.WebSearch, r.Tools, r.Messages = true, nil, r.Messages[3:4] }},
+		{"search", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.WebSearch = true }},
+		{"form_strict", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = strictForm }},
+		{"form_strict_open", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = openForm }},
+		{"form_json", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = json.RawMessage(`{"type":"json_object"}`) }},
+		{"form_text", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = json.RawMessage(`{"type":"text"}`) }},
+		{"form_strict", "openai/gpt-4-turbo", func(r *hob.Request) { r.ResponseFormat = strictForm }},
+		{"form_strict", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.ResponseFormat = strictForm }},
+		{"form_strict", "anthropic/claude-3-5-haiku-latest", func(r *hob.Request) { r.ResponseFormat = strictForm }},
+		{"form_strict_effort", "anthropic/claude-opus-4-7", func(r *hob.Request) { r.ResponseFormat, r.ReasoningEffort = strictForm, hob.EffortLow }},
 		{"assistant_first", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.Messages = r.Messages[1:] }},
 	}
 	for _, c := range cases {
@@ -164,7 +198,8 @@ func TestRender_EveryValidHistoryIsAccepted(t *testing.T) {
 	t.Parallel()
 	models := []string{
 		"openai/gpt-4o", "openai/o3", "openai/gpt-5", "ollama/llama3", "anthropic/claude-sonnet-4-5",
-		"anthropic/claude-opus-4-7", "anthropic/claude-3-haiku-20240307",
+		"anthropic/claude-opus-4-7", "anthropic/claude-3-haiku-20240307", "gemini/gemini-2.5-flash", "gemini/gemini-3-pro-preview",
+		"gemini/gemini-2.5-pro", "gemini/gemini-3-flash-preview", "gemini/gemini-1.5-flash", "openrouter/google/gemini-2.5-pro",
 	}
 	for _, model := range models {
 		t.Run(model, func(t *testing.T) {
@@ -193,6 +228,16 @@ func TestRender_EveryValidHistoryIsAccepted(t *testing.T) {
 	}
 }
 
+// drawnForms are forms of answer, among them schemas that no vendor enforces.
+var drawnForms = []string{
+	"", "", `{"type":"text"}`, `{"type":"json_object"}`,
+	`{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}},` +
+		`"required":["a"],"additionalProperties":false,"$defs":{"b":{"type":"object","properties":{},"additionalProperties":false}}}}}`,
+	`{"type":"json_schema","json_schema":{"name":"ö","strict":true,"schema":{"type":"object","properties":{"a":{"type":"number","minimum":1}},` +
+		`"additionalProperties":false}}}`,
+	`{"type":"json_schema","json_schema":{"schema":{"type":"object","properties":{"a":{"type":"object"}}}}}`,
+}
+
 func drawRequest(t *rapid.T, vendorName string) hob.Request {
 	text := rapid.StringMatching(`[a-zA-Z0-9 é漢😀"\\\n<>&]{0,12}[a-z.]`)
 	r := hob.Request{Step: 1, System: rapid.SampledFrom([]string{"", "Be brief."}).Draw(t, "system")}
@@ -202,7 +247,10 @@ func drawRequest(t *rapid.T, vendorName string) hob.Request {
 	r.MaxTokens = rapid.SampledFrom([]int{0, 1, 500, 4_000}).Draw(t, "max_tokens")
 	r.ReasoningEffort = rapid.SampledFrom([]hob.ReasoningEffort{"", hob.EffortNone, "minimal", hob.EffortLow, hob.EffortMedium, hob.EffortHigh}).Draw(t, "effort")
 	r.Tools = []hob.ToolSpec{weather, {Name: "clock"}, {Name: strings.Repeat("é", 70)}}
-	r.NoToolUse = vendorName == "anthropic" && rapid.Bool().Draw(t, "no tool use")
+	if form := rapid.SampledFrom(drawnForms).Draw(t, "form"); form != "" {
+		r.ResponseFormat = json.RawMessage(form)
+	}
+	r.NoToolUse = (vendorName == "anthropic" || vendorName == "gemini") && rapid.Bool().Draw(t, "no tool use")
 	if rapid.Bool().Draw(t, "begins amid a turn") {
 		r.Messages = append(r.Messages, hob.Message{Role: hob.RoleAssistant, Content: text.Draw(t, "text")})
 	}
@@ -222,7 +270,7 @@ func drawRequest(t *rapid.T, vendorName string) hob.Request {
 			m := hob.Message{Role: hob.RoleAssistant, Content: rapid.SampledFrom([]string{"", "Look."}).Draw(t, "said")}
 			if rapid.Bool().Draw(t, "thought") {
 				m.Reasoning = &hob.Reasoning{
-					Provider: rapid.SampledFrom([]string{"openai", "anthropic", "openrouter", "ollama"}).Draw(t, "thinker"),
+					Provider: rapid.SampledFrom([]string{"openai", "anthropic", "gemini", "openrouter", "ollama"}).Draw(t, "thinker"),
 					Text:     "hm", Artefact: json.RawMessage(`[{"type":"thinking","thinking":"hm","signature":"s"}]`),
 				}
 			}

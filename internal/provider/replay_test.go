@@ -57,6 +57,7 @@ var dialects = map[string]func() decoder{
 		return d
 	},
 	"anthropic": func() decoder { return &messagesDecoder{} },
+	"gemini":    func() decoder { return &geminiDecoder{} },
 }
 
 // replay decodes a recorded body as a try of a caller does.
@@ -126,7 +127,8 @@ func cuts(t *testing.T, decode func() decoder, body []byte, whole outcome) {
 			t.Errorf("cut at %d it passed for complete (-whole +cut): %q %q\n%s", at, got.Text, got.Finish, diff)
 		}
 		reset := replay(t, decode, io.MultiReader(bytes.NewReader(body[:at]), iotest.ErrReader(errors.New("connection reset"))))
-		if reset.Text != got.Text {
+		// An event that ends the answer may be whole but for its line end: a reset there loses it, and says so.
+		if reset.Text != got.Text && (reset.Error == "" || !strings.HasPrefix(got.Text, reset.Text)) {
 			t.Errorf("reset at %d it said %q, at an end %q", at, reset.Text, got.Text)
 		}
 	}

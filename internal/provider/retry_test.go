@@ -78,7 +78,7 @@ func TestProviders_WrongKeyNamesTheVariable(t *testing.T) {
 			return
 		}
 		b := newBed(t, v, nil, func(c *provider.Config) {
-			for _, e := range []*provider.Endpoint{&c.OpenAI, &c.Anthropic, &c.OpenRouter} {
+			for _, e := range []*provider.Endpoint{&c.OpenAI, &c.Anthropic, &c.Gemini, &c.OpenRouter} {
 				e.Key = "sk-wrong-key-0000"
 			}
 		})

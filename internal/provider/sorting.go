@@ -25,8 +25,9 @@ func (c *caller) refused(res *http.Response, x exchange) *failedTry {
 		e.Message = string(said)
 	}
 	f := c.vendor(res.StatusCode, e, x)
-	f.wait = retryAfter(res.Header, c.limits.now())
-	f.err.RetryAfter = f.wait
+	if wait := retryAfter(res.Header, c.limits.now()); wait > 0 {
+		f.wait, f.err.RetryAfter = wait, wait
+	}
 	switch res.Header.Get("X-Should-Retry") {
 	case "true":
 		f.again = true
@@ -39,9 +40,10 @@ func (c *caller) refused(res *http.Response, x exchange) *failedTry {
 // vendor makes the failure for an error the provider reported.
 func (c *caller) vendor(status int, e vendorError, x exchange) *failedTry {
 	class := classify(status, e)
-	// Not every provider has a code for a prompt that is too long. A request refused as invalid whose text cannot fit the
-	// window, at three bytes a token, is taken for one.
-	if class == hob.ClassBadRequest && status == http.StatusBadRequest && x.window > 0 && x.text/3 >= x.window {
+	// Not every provider has a code for a prompt that is too long. A request refused as invalid is taken for one if the
+	// refusal is one of the known sentences, or if its text cannot fit the window, at three bytes a token.
+	if class == hob.ClassBadRequest && status == http.StatusBadRequest &&
+		(saysTooLong(e) || x.window > 0 && x.text/3 >= x.window) {
 		class = hob.ClassPromptTooLong
 	}
 	again := retryable(status) && e.Code != codeNoQuota && e.Type != codeNoQuota && class != hob.ClassPromptTooLong
@@ -49,8 +51,8 @@ func (c *caller) vendor(status int, e vendorError, x exchange) *failedTry {
 	if status >= http.StatusInternalServerError {
 		says = verdictBroken
 	}
-	return &failedTry{again: again, says: says, err: &hob.ProviderError{
-		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e)),
+	return &failedTry{again: again, says: says, wait: e.Wait, err: &hob.ProviderError{
+		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e)), RetryAfter: e.Wait,
 	}}
 }
 
