@@ -12,6 +12,7 @@ func TestDoctor_AsksTheProvidersOfTheOperator(t *testing.T) {
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/v1/models" && r.Header.Get("X-Api-Key") == "right":
+		case r.URL.Path == "/v1beta/models" && r.Header.Get("X-Goog-Api-Key") == "right":
 		case r.URL.Path == "/openai/models" && r.Header.Get("Authorization") == "":
 			w.WriteHeader(http.StatusNotFound) // a server without the list is there all the same
 		default:
@@ -21,14 +22,16 @@ func TestDoctor_AsksTheProvidersOfTheOperator(t *testing.T) {
 	t.Cleanup(models.Close)
 	in := install(t, map[string]string{
 		"OPENAI_BASE_URL": models.URL + "/openai", "ANTHROPIC_BASE_URL": models.URL, "ANTHROPIC_API_KEY": "right",
+		"GEMINI_BASE_URL": models.URL + "/v1beta/", "GEMINI_API_KEY": "right",
 		"OPENROUTER_BASE_URL": models.URL + "/router", "OPENROUTER_API_KEY": "wrong-key", "OLLAMA_HOST": "127.0.0.1:1",
 	})
 	out := in.run("doctor")
 	if out.code != 0 {
 		t.Errorf("exit code %d, want 0: a provider that is away is no fault of the installation\n%s", out.code, out.stdout)
 	}
-	mustContain(t, "the table", out.stdout, "configured: openai (no key), anthropic, openrouter, ollama",
+	mustContain(t, "the table", out.stdout, "configured: openai (no key), anthropic, gemini, openrouter, ollama",
 		"ok    models            openai answers at "+models.URL, "ok    models            anthropic answers at "+models.URL,
+		"ok    models            gemini answers at "+models.URL,
 		"warn  models            openrouter at "+models.URL+"/router does not accept the key (status 401)",
 		"warn  models            ollama at http://127.0.0.1:1 cannot be reached (connection refused)")
 	if strings.Contains(out.stdout, "wrong-key") {
@@ -38,10 +41,9 @@ func TestDoctor_AsksTheProvidersOfTheOperator(t *testing.T) {
 
 func TestDoctor_NamesWhatIsSetInVain(t *testing.T) {
 	t.Parallel()
-	in := install(t, map[string]string{"GEMINI_API_KEY": "g", "EXA_API_KEY": "e", "FIRECRAWL_API_BASE": "http://127.0.0.1:1", "CODE_SANDBOX_URL": "http://127.0.0.1:1"})
+	in := install(t, map[string]string{"EXA_API_KEY": "e", "FIRECRAWL_API_BASE": "http://127.0.0.1:1", "CODE_SANDBOX_URL": "http://127.0.0.1:1"})
 	out := in.run("doctor")
 	mustContain(t, "the table", out.stdout, "no provider is configured",
-		"GEMINI_API_KEY is set, but this version has no provider for Gemini",
 		"EXA_API_KEY is set, but this version has no tool web_search",
 		"FIRECRAWL_API_BASE is set, but this version has no tool web_scrape",
 		"CODE_SANDBOX_URL is set, but this version has no tool code_execute")

@@ -277,7 +277,7 @@ func TestLoad_SecretsFromFiles(t *testing.T) {
 
 func TestDump_MarksWhatThisVersionDoesNotUse(t *testing.T) {
 	t.Parallel()
-	prefixes := []string{"GEMINI_", "EXA_", "FIRECRAWL_", "CODE_SANDBOX_"}
+	prefixes := []string{"EXA_", "FIRECRAWL_", "CODE_SANDBOX_"}
 	for _, s := range mustLoad(t, "", nil, nil).Dump() {
 		inVain := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s.Name, p) })
 		if inVain != (s.Lacks != "") {

@@ -116,18 +116,18 @@ func accessOptions() []option {
 func modelOptions() []option {
 	rows := []option{}
 	for _, p := range []struct {
-		prefix, name, url, lacks string
-		at                       func(*Config) *Endpoint
+		prefix, name, url string
+		at                func(*Config) *Endpoint
 	}{
-		{"OPENAI", "OpenAI, or any server that speaks its API; with the version", "https://api.openai.com/v1", "", func(c *Config) *Endpoint { return &c.OpenAI }},
-		{"ANTHROPIC", "Anthropic; without the version", "https://api.anthropic.com", "", func(c *Config) *Endpoint { return &c.Anthropic }},
-		{"GEMINI", "Gemini; without the version", "https://generativelanguage.googleapis.com", "provider for Gemini", func(c *Config) *Endpoint { return &c.Gemini }},
-		{"OPENROUTER", "OpenRouter; with the version", "https://openrouter.ai/api/v1", "", func(c *Config) *Endpoint { return &c.OpenRouter }},
+		{"OPENAI", "OpenAI, or any server that speaks its API; with the version", "https://api.openai.com/v1", func(c *Config) *Endpoint { return &c.OpenAI }},
+		{"ANTHROPIC", "Anthropic; without the version", "https://api.anthropic.com", func(c *Config) *Endpoint { return &c.Anthropic }},
+		{"GEMINI", "Gemini; without the version", "https://generativelanguage.googleapis.com", func(c *Config) *Endpoint { return &c.Gemini }},
+		{"OPENROUTER", "OpenRouter; with the version", "https://openrouter.ai/api/v1", func(c *Config) *Endpoint { return &c.OpenRouter }},
 	} {
 		name, _, _ := strings.Cut(p.name, ";")
 		rows = append(rows,
-			keyOption(groupModels, p.prefix+"_API_KEY", "key for "+name, p.at).without(p.lacks),
-			urlOption(groupModels, p.prefix+"_BASE_URL", "address of "+p.name+"; may be private", p.url, p.at).without(p.lacks))
+			keyOption(groupModels, p.prefix+"_API_KEY", "key for "+name, p.at),
+			urlOption(groupModels, p.prefix+"_BASE_URL", "address of "+p.name+"; may be private", p.url, p.at))
 	}
 	return append(rows, option{
 		env: "OLLAMA_HOST", group: groupModels, example: "http://127.0.0.1:11434",
