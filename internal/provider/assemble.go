@@ -33,10 +33,11 @@ type callPart struct {
 // cumulative, arguments come in pieces, whole, as an object, or from the start with each piece. The assembler goes by
 // what is there, in this order: index, id, place in the delta, and whether the call so far is complete.
 type assembler struct {
-	known func(name string) bool // a tool of this request
-	calls []*pendingCall
-	batch int // first call of the last delta that began several
-	size  int
+	known   func(name string) bool // a tool of this request
+	sameIDs bool                   // every call has the same id, which says nothing
+	calls   []*pendingCall
+	batch   int // first call of the last delta that began several
+	size    int
 }
 
 // pendingCall is a call under way.
@@ -141,6 +142,8 @@ func (a *assembler) another(c *pendingCall, p callPart) bool {
 	switch {
 	case p.name == "" || c.name == "": // a piece without a name continues
 		return false
+	case a.sameIDs: // a name begins a call unless it repeats the one before
+		return c.complete() && !bytes.Equal(p.args, c.args)
 	case p.id != "" && p.id == c.id:
 		return false
 	case c.complete():
@@ -245,6 +248,9 @@ func (a *assembler) done() ([]*hob.ModelCall, error) {
 		if c.name == "" && args == "" {
 			continue // a piece that never became a call
 		} // one without a name is passed on: whoever asked answers it, and the others are not lost
+		if a.sameIDs {
+			c.id = ""
+		}
 		out = append(out, &hob.ModelCall{
 			ID: strings.ToValidUTF8(c.id, ""), Name: c.name, Arguments: strings.ToValidUTF8(args, "\uFFFD"),
 		})

@@ -63,6 +63,9 @@ type caller struct {
 	clean   redactor
 	limits  limits
 	breaker *breaker // nil = none
+
+	profiles *profiles // nil = none
+	endpoint string    // by which they are found
 }
 
 type limits struct {
