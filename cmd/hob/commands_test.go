@@ -87,7 +87,7 @@ func TestHelp_ShowsANewcomerTheWay(t *testing.T) {
 		}
 		mustContain(t, "the help", out.stdout, "hob serve", `hob chat demo "`+question+`"`, "hob doctor")
 	}
-	for _, name := range []string{"serve", "chat", "key", "doctor", "version"} {
+	for _, name := range []string{"serve", "chat", "key", "doctor", "provider", "version"} {
 		asked, flagged := in.run("help", name), in.run(name, "--help")
 		if asked.code != 0 || asked.stdout != flagged.stdout {
 			t.Errorf("hob help %s and hob %s --help differ (exit code %d)", name, name, asked.code)

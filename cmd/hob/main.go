@@ -55,6 +55,7 @@ func commands() []command {
 		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, clientOptions(), chat},
 		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
 		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, nil, doctor},
+		{"provider", "test URL --model M", "find out what a model endpoint can do", providerHelp, providerOptions(), providers},
 		{"version", "[--json]", "print the version", versionHelp, []string{"--data"}, printVersion},
 	}
 }
