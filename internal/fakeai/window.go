@@ -13,7 +13,7 @@ const (
 )
 
 // o200k is a tokenizer; it is large, and loaded by the first server that has a window.
-var o200k = sync.OnceValue(codec.NewO200kBase)
+var o200k = sync.OnceValue(codec.NewO200kBase) //nolint:gochecknoglobals // one for all servers of a process
 
 // measure counts a request's tokens and refuses it where they exceed the server's window. It does nothing without one.
 func (s *Server) measure(p *Parsed, refusal func(tokens, most int) fault) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -241,12 +242,29 @@ func systemText(system, words string, history *[]hob.Message) string {
 	return strings.Join(parts, "\n\n")
 }
 
+// called are the tools that a history has calls of. The API wants the list of tools wherever there are calls, also when the
+// agent has lost its tools since.
+func called(history []hob.Message) []hob.ToolSpec {
+	var tools []hob.ToolSpec
+	for i := range history {
+		for _, c := range history[i].Calls {
+			if !slices.ContainsFunc(tools, func(t hob.ToolSpec) bool { return t.Name == c.Name }) {
+				tools = append(tools, hob.ToolSpec{Name: c.Name})
+			}
+		}
+	}
+	return tools
+}
+
 // maxSearches is how often one answer may search.
 const maxSearches = 5
 
 func (p *messages) tools(b []byte, r hob.Request, f family, n names) []byte {
 	if len(r.Tools) == 0 && !r.WebSearch {
-		return b
+		if r.Tools = called(r.Messages); len(r.Tools) == 0 {
+			return b
+		}
+		r.NoToolUse = true
 	}
 	b = append(b, `,"tools":[`...)
 	start := len(b)

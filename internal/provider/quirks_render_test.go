@@ -199,6 +199,18 @@ var renderQuirks = []struct {
 		},
 	},
 	{
+		"calls of an agent that has lost its tools", func(string) hob.Request {
+			r := thinker("", "null")
+			r.Tools = nil
+			return r
+		},
+		[3]renderCase{
+			{model: gpt, no: []string{"tools"}},
+			{model: sonnet, paths: []string{"tools.0", "tool_choice"}},
+			{model: flash, no: []string{"tools", "toolConfig"}},
+		},
+	},
+	{
 		"reasoning sent back", func(provider string) hob.Request { return thinker(provider, artefacts[provider]) },
 		[3]renderCase{
 			{model: "deepseek-reasoner", paths: []string{"messages.2.reasoning_content"}},
@@ -210,7 +222,8 @@ var renderQuirks = []struct {
 		"reasoning sent back through OpenRouter", func(string) hob.Request { return thinker(openrouterName, artefacts[openrouterName]) },
 		[3]renderCase{
 			{dialect: openrouterName, model: "anthropic/claude-sonnet-4.5", paths: []string{"messages.2.reasoning_details"}},
-			{}, {},
+			{},
+			{},
 		},
 	},
 	{

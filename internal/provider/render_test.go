@@ -92,6 +92,9 @@ func TestRender(t *testing.T) {
 			r.ReasoningEffort = hob.EffortHigh
 			r.Messages[4].Reasoning = nil
 		}},
+		{"tools_lost", "openai/gpt-4o", func(r *hob.Request) { r.Tools = nil }},
+		{"tools_lost", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.Tools = nil }},
+		{"tools_lost", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.Tools = nil }},
 		{"form", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = schema }},
 		{"form", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.ResponseFormat = schema }},
 		{"reasoner", "openai/deepseek-reasoner", withoutImages},
@@ -254,6 +257,10 @@ func drawRequest(t *rapid.T, vendorName string) hob.Request {
 	if rapid.Bool().Draw(t, "begins amid a turn") {
 		r.Messages = append(r.Messages, hob.Message{Role: hob.RoleAssistant, Content: text.Draw(t, "text")})
 	}
+	tools := r.Tools
+	if rapid.IntRange(0, 4).Draw(t, "tools lost?") == 0 {
+		r.Tools, r.NoToolUse = nil, false
+	}
 	calls := 0
 	for range rapid.IntRange(1, 5).Draw(t, "turns") {
 		if rapid.IntRange(0, 4).Draw(t, "system?") == 0 {
@@ -278,7 +285,7 @@ func drawRequest(t *rapid.T, vendorName string) hob.Request {
 			for range rapid.IntRange(1, 3).Draw(t, "calls") {
 				calls++
 				id := hob.CallID("call_" + strings.Repeat("x", calls))
-				name := r.Tools[rapid.IntRange(0, len(r.Tools)-1).Draw(t, "tool")].Name
+				name := tools[rapid.IntRange(0, len(tools)-1).Draw(t, "tool")].Name
 				m.Calls = append(m.Calls, hob.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(`{"a":"é\n"}`)})
 				results = append(results, hob.Message{
 					Role: hob.RoleTool, CallID: id, Name: name, Content: rapid.SampledFrom([]string{"", "ok", "\x00\u2028"}).Draw(t, "result"),
