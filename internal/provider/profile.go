@@ -271,6 +271,7 @@ func (p *profiles) family(endpoint, model string) family {
 }
 
 func (p *chat) family(model string) family { return p.caller.profiles.family(p.caller.endpoint, model) }
+
 func (p *messages) family(model string) family {
 	return p.caller.profiles.family(p.caller.endpoint, model)
 }

@@ -111,8 +111,8 @@ func TestProfiles_AreKeptAndOutliveAFailure(t *testing.T) {
 	}
 	fail.Store(true)
 	clock.forward(profilesKept + time.Second)
-	if of("m") != 2_000 || of("m") != 2_000 || reads.Load() != 3 {
-		t.Errorf("after a failure window %d, %d reads", of("m"), reads.Load())
+	if first, second := of("m"), of("m"); first != 2_000 || second != 2_000 || reads.Load() != 3 {
+		t.Errorf("after a failure windows %d and %d, %d reads", first, second, reads.Load())
 	}
 	fail.Store(false)
 	window = 3_000
@@ -184,8 +184,11 @@ func TestFacts_ChangeWhatIsSent(t *testing.T) {
 			}, []string{"stream_options", `"max_tokens"`, "temperature", "a_tool_with_quite_a_long_name"},
 		},
 		"chat, another field of reasoning": {
-			openaiName, "m", Facts{ReasoningEcho: echoNeeded, Reasoning: reasoningPlain}, plain,
-			[]string{`"reasoning":"hm"`}, []string{"reasoning_content"},
+			openaiName, "m",
+			Facts{ReasoningEcho: echoNeeded, Reasoning: reasoningPlain},
+			plain,
+			[]string{`"reasoning":"hm"`},
+			[]string{"reasoning_content"},
 		},
 		"chat, reasoning refused": {
 			openaiName, "deepseek-reasoner", Facts{ReasoningEcho: echoRefused}, plain, nil, []string{"reasoning_content", "reasoning_details"},
@@ -200,8 +203,11 @@ func TestFacts_ChangeWhatIsSent(t *testing.T) {
 			anthropicName, "claude-3-5-haiku-latest", Facts{}, last, []string{`"tool_choice":{"type":"none"}`, `"temperature":0.5`}, nil,
 		},
 		"messages, all": {
-			anthropicName, "claude-3-5-haiku-latest", Facts{ToolChoiceNone: no(), Temperature: no(), NameLimit: 20}, last,
-			[]string{"a_tool_with_"}, []string{"tool_choice", "temperature", "a_tool_with_quite_a_long_name"},
+			anthropicName, "claude-3-5-haiku-latest",
+			Facts{ToolChoiceNone: no(), Temperature: no(), NameLimit: 20},
+			last,
+			[]string{"a_tool_with_"},
+			[]string{"tool_choice", "temperature", "a_tool_with_quite_a_long_name"},
 		},
 		"messages, one call": {
 			anthropicName, "claude-3-5-haiku-latest", Facts{ParallelCalls: no()}, plain, []string{`"disable_parallel_tool_use":true`}, nil,

