@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -18,39 +19,46 @@ type turn struct{ chat, tool []byte }
 // converse goes the straight way once, decoding everything, and keeps the requests it made. The fake model asks for the
 // same calls each time, so the measured clients only repeat them: the floor is what the network and the two servers cost.
 func (b *bench) converse(ctx context.Context, m *model) ([]turn, error) {
+	turns, _, err := b.converseFrom(ctx, m, firstMessages())
+	return turns, err
+}
+
+// converseFrom is converse behind messages of which the last one is the question. It also gives all messages there are
+// in the end, the answer too.
+func (b *bench) converseFrom(ctx context.Context, m *model, messages []any) ([]turn, []any, error) {
 	model, err := connect(ctx, b.clock, m.addr, patience)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer model.close()
 	tool, err := connect(ctx, b.clock, b.tools.addr, patience)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer tool.close()
 	var turns []turn
-	messages := firstMessages()
+	messages = slices.Clone(messages)
 	for range toolSteps + 1 {
 		t := turn{chat: chat(m.addr, messages, chatTools())}
 		answer, err := ask(model, t.chat)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(answer.Calls) == 0 {
-			return append(turns, t), wholeConversation(turns)
+			return append(turns, t), append(messages, fromModel(answer.Text)), wholeConversation(turns)
 		}
 		call := answer.Calls[0]
 		t.tool = b.toolRequest(call.Function.Arguments)
 		result, err := body(tool, t.tool)
 		if err != nil {
-			return nil, fmt.Errorf("call the tool: %w", err)
+			return nil, nil, fmt.Errorf("call the tool: %w", err)
 		}
 		messages = append(messages,
 			map[string]any{"role": "assistant", "content": answer.Text, "tool_calls": answer.Calls},
 			map[string]any{"role": "tool", "tool_call_id": call.ID, "content": result})
 		turns = append(turns, t)
 	}
-	return nil, fmt.Errorf("the fake model still asks for tools after %d of them", toolSteps)
+	return nil, nil, fmt.Errorf("the fake model still asks for tools after %d of them", toolSteps)
 }
 
 // wholeConversation says whether the model asked for as many calls as the measurement means.
@@ -106,6 +114,32 @@ func (b *bench) conversations(m *model, turns []turn) opener {
 		}
 		return &conversation{model: model, tool: tool, turns: turns}, nil
 	}
+}
+
+// dialogues opens clients that go the straight way of one conversation after the other. Where one client ended, the next
+// goes on.
+func (b *bench) dialogues(m *model, all [][]turn) opener {
+	next := 0
+	inner := b.conversations(m, nil)
+	return func(ctx context.Context, lives time.Duration) (client, error) {
+		one, err := inner(ctx, lives)
+		if err != nil {
+			return nil, err
+		}
+		return &dialogue{conversation: one.(*conversation), all: all, next: &next}, nil //nolint:forcetypeassert // conversations opens nothing else
+	}
+}
+
+type dialogue struct {
+	*conversation
+	all  [][]turn
+	next *int
+}
+
+func (d *dialogue) run() (time.Duration, error) {
+	d.turns = d.all[*d.next%len(d.all)]
+	*d.next++
+	return d.conversation.run()
 }
 
 func (c *conversation) close() {

@@ -33,9 +33,11 @@
 //     An event's time runs from the model's sending to the last reader that has it; the next is sent only then.
 //   - Start (7) runs from exec to the first 200 of /health/ready, asked every half a millisecond.
 //   - Step commits (8) go through the store's own Commit, one event each, without a server.
-//   - Growth (9) compares sessions with many and with one earlier turn, raw's own growth taken off, and a store that holds
-//     many events with one that holds hardly any. The rows of the full store are copies of a real run, written while the
-//     server is down.
+//   - Growth (9) compares sessions with 10, 100 and 1,000 earlier turns with sessions that have one: what Hob adds to a text
+//     run, and to each of the eleven model calls of a ten-tool run, as the difference of the medians. Raw sends the same
+//     messages, so that its own growth is taken off. The agents' window is so large that nothing is condensed; one more line
+//     shows a tool step where a summary stands for most of the turns. And it compares a store that holds many events with
+//     one that holds hardly any. The rows of the full store are copies of a real run, written while the server is down.
 //
 // Medians and percentiles are nearest-rank. RSS and sizes are in MB of 1,000,000 bytes where a bar is in MB.
 //

@@ -21,7 +21,7 @@ const (
 
 // growth is part 9.
 func (b *bench) growth(ctx context.Context) error {
-	return errors.Join(b.longHistory(ctx), b.fullStore(ctx))
+	return errors.Join(b.longTexts(ctx), b.longToolRuns(ctx), b.fullStore(ctx))
 }
 
 // contender is one of those that are measured in turns.
@@ -35,10 +35,15 @@ type contender struct {
 
 func (c *contender) perRun() time.Duration { return c.cpu / time.Duration(max(1, c.runs)) }
 
-// inTurns measures contenders with one client each, a few runs at a time.
-func (b *bench) inTurns(ctx context.Context, all ...*contender) error {
-	const turns = 5
-	for i := range turns + 1 {
+// growthRounds is how often contenders take their turns, behind a warm-up.
+const growthRounds = 5
+
+// perRound is how many runs a contender makes in each round to have made about so many in the end.
+func perRound(runs int) int { return max(2, runs/growthRounds) }
+
+// inTurns measures contenders with one client each, a few runs at a time, about so many each in all.
+func (b *bench) inTurns(ctx context.Context, runs int, all ...*contender) error {
+	for i := range growthRounds + 1 {
 		for _, c := range all {
 			var m meter
 			var err error
@@ -47,7 +52,7 @@ func (b *bench) inTurns(ctx context.Context, all ...*contender) error {
 					return err
 				}
 			}
-			o, err := slice{clock: b.clock, clients: 1, runs: max(2, b.plan.alone/turns), open: c.open}.load(ctx)
+			o, err := slice{clock: b.clock, clients: 1, runs: perRound(runs), open: c.open}.load(ctx)
 			if err = errors.Join(err, o.err()); err != nil {
 				return err
 			}
@@ -64,53 +69,6 @@ func (b *bench) inTurns(ctx context.Context, all ...*contender) error {
 			}
 		}
 	}
-	return nil
-}
-
-// longHistory compares sessions with one earlier turn and one with many.
-func (b *bench) longHistory(ctx context.Context) error {
-	s, err := b.stand(ctx, standing{folder: "history", kind: textModel})
-	if err != nil {
-		return err
-	}
-	defer b.end(s.process)
-	runs1 := b.plan.alone*2 + 10
-	var short [][]byte
-	for i := range runs1 {
-		short = append(short, s.runRequest(s.agent, fmt.Sprintf("short-%d", i), question))
-	}
-	long := s.runRequest(s.agent, "long", question)
-	if err := b.play(ctx, s.addr, short...); err != nil {
-		return fmt.Errorf("make short sessions: %w", err)
-	}
-	at := b.clock.now()
-	for range b.plan.turns {
-		if err := b.play(ctx, s.addr, long); err != nil {
-			return fmt.Errorf("make a long session: %w", err)
-		}
-	}
-	took := b.clock.now() - at
-	said, err := answer(ctx, b.clock, s.model)
-	if err != nil {
-		return err
-	}
-	rawShort := &contender{open: streams(b.clock, to(s.model.addr, chats, chat(s.model.addr, history(said, 1), nil)))}
-	rawLong := &contender{open: streams(b.clock, to(s.model.addr, chats, chat(s.model.addr, history(said, b.plan.turns), nil)))}
-	hobShort := &contender{open: oneByOne(b.clock, to(s.addr, runs, short...)), pid: s.pid()}
-	hobLong := &contender{open: streams(b.clock, to(s.addr, runs, long)), pid: s.pid()}
-	if err := b.inTurns(ctx, rawShort, hobShort, rawLong, hobLong); err != nil {
-		return err
-	}
-	one := inMS(hobShort.times.p50() - rawShort.times.p50())
-	many := inMS(hobLong.times.p50() - rawLong.times.p50())
-	b.report.measured(9, fmt.Sprintf("added time of a run, %d earlier turns ÷ 1", b.plan.turns), "×", ratio(many, one), atMost(historyMust, historyAim))
-	b.report.line(9, "added by hob to one text run: %s ms with 1 earlier turn, %s ms with %d; its CPU: %s and %s",
-		number(one), number(many), b.plan.turns, ms(hobShort.perRun()), ms(hobLong.perRun()))
-	b.report.quantiles(9, "raw, 1 earlier turn", &rawShort.times)
-	b.report.quantiles(9, "hob, 1 earlier turn", &hobShort.times)
-	b.report.quantiles(9, fmt.Sprintf("raw, %d earlier turns", b.plan.turns), &rawLong.times)
-	b.report.quantiles(9, fmt.Sprintf("hob, %d earlier turns", b.plan.turns), &hobLong.times)
-	b.report.line(9, "making the %d turns, one after the other, took %s", b.plan.turns, took.Round(time.Millisecond))
 	return nil
 }
 
@@ -137,33 +95,6 @@ func (o *onward) run() (time.Duration, error) {
 	o.sent = *o.next
 	*o.next++
 	return o.streamClient.run()
-}
-
-// play makes each run once.
-func (b *bench) play(ctx context.Context, addr string, requests ...[]byte) error {
-	o, err := slice{clock: b.clock, clients: 1, runs: len(requests), open: streams(b.clock, to(addr, runs, requests...))}.load(ctx)
-	return errors.Join(err, o.err())
-}
-
-// answer is what the fake model says in a text run.
-func answer(ctx context.Context, c clock, m *model) (string, error) {
-	w, err := connect(ctx, c, m.addr, patience)
-	if err != nil {
-		return "", err
-	}
-	defer w.close()
-	a, err := ask(w, chat(m.addr, firstMessages(), nil))
-	return a.Text, err
-}
-
-// history is a conversation with earlier turns, and the question.
-func history(answer string, turns int) []any {
-	first := firstMessages()
-	messages := []any{first[0]}
-	for range turns {
-		messages = append(messages, first[1], map[string]string{"role": "assistant", "content": answer})
-	}
-	return append(messages, first[1])
 }
 
 // fullStore compares a server with hardly a run stored and one with many. Both run at the same time and are asked in
@@ -199,7 +130,7 @@ func (b *bench) fullStore(ctx context.Context) error {
 	few := &contender{open: streams(b.clock, empty.through()), pid: empty.pid()}
 	request := again.runRequest(full.agent, "", question)
 	many := &contender{open: streams(b.clock, to(again.addr, runs, request)), pid: again.pid()}
-	if err := b.inTurns(ctx, few, many); err != nil {
+	if err := b.inTurns(ctx, b.plan.alone, few, many); err != nil {
 		return err
 	}
 	b.report.measured(9, fmt.Sprintf("time of a run, %d events stored ÷ none", b.plan.stored), "×",

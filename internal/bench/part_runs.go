@@ -20,6 +20,7 @@ const (
 type stand struct {
 	*server
 	agent string
+	tool  string // its HTTP tool, where the model asks for tools
 	model *model
 }
 
@@ -43,7 +44,10 @@ func (b *bench) stand(ctx context.Context, w standing) (*stand, error) {
 	s := &stand{server: v, model: m}
 	s.agent, err = v.agent(ctx, "bench")
 	if err == nil && w.kind == toolModel {
-		err = v.tool(ctx, s.agent, b.tools.endpoint())
+		s.tool, err = v.tool(ctx, b.tools.endpoint())
+	}
+	if err == nil && w.kind == toolModel {
+		err = v.give(ctx, s.agent, s.tool)
 	}
 	if err == nil && w.kind != pacedModel { // one whole paced stream takes as long as its measurement
 		err = s.prove(ctx, w.kind)

@@ -15,25 +15,7 @@ func (s *stand) prove(ctx context.Context, k kind) error {
 	if err != nil {
 		return err
 	}
-	w, err := connect(ctx, s.clock, s.addr, patience)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	t := s.through()
-	look := t.watch()
-	var lines []string
-	err = w.exchange(t.requests[0], func(line []byte) {
-		look.line(line)
-		lines = append(lines, string(line))
-	})
-	if err == nil {
-		err = look.verdict()
-	}
-	if err != nil {
-		return fmt.Errorf("a first run: %w", err)
-	}
-	got, err := retell(lines)
+	got, err := s.told(ctx, s.through().requests[0])
 	if err != nil {
 		return fmt.Errorf("a first run: %w", err)
 	}
@@ -47,11 +29,36 @@ func (s *stand) prove(ctx context.Context, k kind) error {
 	return nil
 }
 
+// told makes a run and decodes all of its events.
+func (v *server) told(ctx context.Context, request []byte) (told, error) {
+	w, err := connect(ctx, v.clock, v.addr, patience)
+	if err != nil {
+		return told{}, err
+	}
+	defer w.close()
+	look := runs()
+	var lines []string
+	err = w.exchange(request, func(line []byte) {
+		look.line(line)
+		lines = append(lines, string(line))
+	})
+	if err == nil {
+		err = look.verdict()
+	}
+	if err != nil {
+		return told{}, err
+	}
+	return retell(lines)
+}
+
 // told is what the events of a run amount to.
 type told struct {
 	Text   string // of complete
 	Pieces string // of the text as it came, put together; the answer of the last step
 	Tools  int    // results that are no errors
+
+	Summaries int // that were made and did
+	Cuts      int // events and warnings of a conversation that the model does not get whole
 }
 
 // retell adds a run's events up.
@@ -64,8 +71,10 @@ func retell(lines []string) (told, error) {
 			continue
 		}
 		var e struct {
-			Event, Delta, Content, Result string
-			IsError                       bool `json:"is_error"`
+			Event, Delta, Content, Result, Code, Method string
+
+			IsError   bool `json:"is_error"`
+			Succeeded bool `json:"succeeded"`
 		}
 		if err := json.Unmarshal(data, &e); err != nil {
 			return t, fmt.Errorf("decode %s: %w", clip(data), err)
@@ -85,6 +94,15 @@ func retell(lines []string) (told, error) {
 				return t, fmt.Errorf("a tool call failed: %s", e.Result)
 			}
 			t.Tools++
+		case "proactive_compact", "reactive_compact", "reactive_truncate", "compaction":
+			t.Cuts++
+			if e.Method == "summary" && e.Succeeded {
+				t.Summaries++
+			}
+		case "warning":
+			if e.Code == "history_cut" {
+				t.Cuts++
+			}
 		case "complete":
 			t.Text = e.Content
 		}

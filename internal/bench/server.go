@@ -32,7 +32,7 @@ type server struct {
 type setting struct {
 	data  string // the data folder; it may be there already
 	model string // base address of the model, with /v1
-	tool  string // host:port that tools may reach
+	tool  string // host:port that tools may reach, and where summaries are made
 	pprof string // address for profiles, where the server offers them
 }
 
@@ -45,6 +45,7 @@ func (b *bench) serve(ctx context.Context, s setting) (*server, error) {
 	env := []string{
 		"HOME=" + b.folder, "PATH=" + os.Getenv("PATH"), "HOB_RATE_LIMIT=off", "HOB_LOG=info,json", "HOB_DRAIN=5s",
 		"OPENAI_BASE_URL=" + s.model, "OPENAI_API_KEY=bench", "HOB_EGRESS_ALLOW=" + s.tool,
+		"OPENROUTER_BASE_URL=http://" + s.tool + condensePath, "OPENROUTER_API_KEY=bench", "HOB_COMPACTION_MODEL=openrouter/" + modelName,
 	}
 	if s.pprof != "" {
 		env = append(env, "HOB_PPROF="+s.pprof)
@@ -142,17 +143,28 @@ func (v *server) agent(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// tool makes the HTTP tool and gives it to an agent.
-func (v *server) tool(ctx context.Context, agent, endpoint string) error {
-	id, err := v.create(ctx, "/api/tools", map[string]any{
+// window says how many tokens an agent's model can read.
+func (v *server) window(ctx context.Context, agent string, tokens int) error {
+	path := "/api/agents/" + agent
+	status, text, err := v.call(ctx, http.MethodPatch, path, map[string]any{"settings": map[string]any{"context_window": tokens}})
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("PATCH %s: status %d: %s", path, status, clip(text))
+	}
+	return err
+}
+
+// tool makes the HTTP tool.
+func (v *server) tool(ctx context.Context, endpoint string) (string, error) {
+	return v.create(ctx, "/api/tools", map[string]any{
 		"name": toolName, "description": toolAbout, "type": "http", "input_schema": toolSchema(),
 		"config": map[string]any{"endpoint": endpoint, "method": "POST"},
 	})
-	if err != nil {
-		return err
-	}
-	_, err = v.create(ctx, "/api/agents/"+agent+"/tools", map[string]any{
-		"tool_type": "custom", "tool_name": toolName, "tool_id": id,
+}
+
+// give gives the HTTP tool to an agent.
+func (v *server) give(ctx context.Context, agent, tool string) error {
+	_, err := v.create(ctx, "/api/agents/"+agent+"/tools", map[string]any{
+		"tool_type": "custom", "tool_name": toolName, "tool_id": tool,
 	})
 	return err
 }

@@ -25,8 +25,14 @@ func toolSchema() map[string]any {
 	}
 }
 
-// toolServer answers the tool's calls, and, for the part that needs it, is a model that speaks when it is told to. It
-// lives in the bench's own process: whoever calls it, Hob or the bench's clients, finds the same.
+// condensePath is where the model is found that makes the summaries of conversations that grow too long.
+const condensePath = "/condense/v1"
+
+// summary is what it says of any conversation.
+const summary = "The user asked many times what the articles of the shop cost, and was told each time. Nothing is left to do."
+
+// toolServer answers the tool's calls, and, for the parts that need it, is a model that speaks when it is told to and one
+// that makes summaries. It lives in the bench's own process: whoever calls it, Hob or the bench's clients, finds the same.
 type toolServer struct {
 	addr   string
 	server *http.Server
@@ -44,6 +50,7 @@ func startTools(ctx context.Context) (*toolServer, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+toolPath, lookup)
 	mux.HandleFunc("POST /v1/chat/completions", t.speak)
+	mux.HandleFunc("POST "+condensePath+"/chat/completions", condense)
 	t.server = &http.Server{Handler: mux, ReadHeaderTimeout: patience}
 	go func() { _ = t.server.Serve(l) }() // always ErrServerClosed, from stop
 	return t, nil
@@ -64,6 +71,13 @@ func lookup(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"step":%d,"price":%d}`, in.Step, 100+in.Step)
+}
+
+// condense is the model that makes summaries.
+func condense(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprintf(w, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"condenser","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n",
+		encode("<summary>"+summary+"</summary>"))
 }
 
 // listen makes the model's next stream say what is sent to the channel.
