@@ -152,3 +152,53 @@ func TestProviderTest_MistakesAreTold(t *testing.T) {
 		mustContain(t, name, out.stderr, tc.want)
 	}
 }
+
+func TestCircuit_OfABrokenEndpointIsToldAndCounted(t *testing.T) {
+	t.Parallel()
+	fake := fakeai.New(fakeai.Options{Reply: fakeai.Always(fakeai.Error(http.StatusServiceUnavailable, "out of order"))})
+	srv := httptest.NewServer(fake)
+	t.Cleanup(srv.Close)
+	s := install(t, map[string]string{"OPENAI_BASE_URL": srv.URL + "/v1"}).serve()
+	c := s.client()
+	name, model := "broken", "openai/m"
+	a, err := c.CreateAgent(t.Context(), client.AgentInput{Name: &name, Model: &model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := metricsOf(t, s.url); !strings.Contains(got, "hob_circuits_open 0\n") {
+		t.Errorf("before: %s", got)
+	}
+	said := ""
+	for range 2 { // of four tries each, but for the circuit
+		out, err := c.Run(t.Context(), a.ID, client.RunRequest{Message: "hi"})
+		if err != nil || out.Status != hob.Failed || out.Error == nil {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		said = *out.Error
+	}
+	mustContain(t, "the second run's error", said, "5 tries in a row failed", "out of order", "tried again in")
+	if n := len(fake.Requests()); n != 5 {
+		t.Errorf("%d requests, want 5", n)
+	}
+	if got := metricsOf(t, s.url); !strings.Contains(got, "hob_circuits_open 1\n") {
+		t.Errorf("after: %s", got)
+	}
+}
+
+func metricsOf(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

@@ -148,6 +148,7 @@ func quoted(word string) string {
 type server struct {
 	config   config.Config
 	store    *store.DB
+	models   *provider.Registry
 	engine   *engine.Engine
 	http     *http.Server
 	log      *slog.Logger
@@ -156,7 +157,7 @@ type server struct {
 }
 
 func newServer(c config.Config, p *parts, log *slog.Logger) *server {
-	s := &server{config: c, store: p.store, log: log}
+	s := &server{config: c, store: p.store, models: p.models, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
 		Alone: c.Database == "",
@@ -219,6 +220,7 @@ func (s *server) metrics() map[string]int64 {
 		"hob_runs_active": e.Active, "hob_runs_started_total": e.Started, "hob_runs_finished_total": e.Finished,
 		"hob_runs_failed_total": e.Failed, "hob_runs_recovered_total": e.Recovered,
 		"hob_store_writes_total": st.Writes, "hob_store_commits_total": st.Commits, "hob_store_reruns_total": st.Reruns,
+		"hob_circuits_open":       int64(len(s.models.Circuits())),
 		"hob_store_largest_batch": st.LargestBatch, "hob_store_waiting": st.Waiting,
 	}
 }
