@@ -26,6 +26,7 @@ type callPart struct {
 	name    string
 	args    []byte
 	object  bool // args came as a JSON object, hence whole
+	extra   json.RawMessage
 }
 
 // assembler puts tool calls together from the pieces in which providers send them. Servers differ in every respect: the
@@ -53,7 +54,12 @@ type pendingCall struct {
 	grown  int    // how many pieces did so, each longer than the one before
 	repeat bool   // still true: every piece began with the one before
 	pieces int
+	extra  json.RawMessage // extra_content, see sealedCalls
 }
+
+// stands says whether the pieces became a call. One without a name does: whoever asked answers it, and the others are not
+// lost.
+func (c *pendingCall) stands() bool { return c.name != "" || len(c.args) > 0 }
 
 // add takes the calls of one delta.
 func (a *assembler) add(parts []callPart) error {
@@ -72,7 +78,10 @@ func (a *assembler) add(parts []callPart) error {
 		}
 		a.mergeName(c, p.name)
 		c.merge(p.args, p.object)
-		if a.size += len(p.args); a.size > MaxCallBytes {
+		if present(p.extra) {
+			c.extra = p.extra
+		}
+		if a.size += len(p.args) + len(p.extra); a.size > MaxCallBytes {
 			return errCallsTooLong
 		}
 	}
@@ -244,10 +253,10 @@ func (a *assembler) done() ([]*hob.ModelCall, error) {
 	}
 	out := make([]*hob.ModelCall, 0, len(a.calls))
 	for _, c := range a.calls {
+		if !c.stands() {
+			continue
+		}
 		args := c.arguments()
-		if c.name == "" && args == "" {
-			continue // a piece that never became a call
-		} // one without a name is passed on: whoever asked answers it, and the others are not lost
 		if a.sameIDs {
 			c.id = ""
 		}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"strconv"
@@ -293,6 +294,7 @@ func (p *chat) assistant(b []byte, m *hob.Message, f family, n names, current bo
 	} else {
 		b = appendString(b, m.Content)
 	}
+	var seals []json.RawMessage
 	if t := m.Reasoning; t != nil && t.Provider == p.caller.name && !f.quirks.noEcho {
 		if f.echo && current && t.Text != "" {
 			b = append(b, ',')
@@ -300,7 +302,8 @@ func (p *chat) assistant(b []byte, m *hob.Message, f family, n names, current bo
 			b = append(b, ':')
 			b = appendString(b, t.Text)
 		}
-		if p.style.details && len(t.Artefact) > 0 {
+		seals = readSealed(t, len(m.Calls))
+		if p.style.details && len(t.Artefact) > 0 && t.Artefact[0] == '[' {
 			b = append(b, `,"reasoning_details":`...)
 			b = append(b, t.Artefact...)
 		}
@@ -317,7 +320,12 @@ func (p *chat) assistant(b []byte, m *hob.Message, f family, n names, current bo
 		b = appendString(b, n.wire(c.Name))
 		b = append(b, `,"arguments":`...)
 		b = appendString(b, string(c.Arguments))
-		b = append(b, `}}`...)
+		b = append(b, '}')
+		if i < len(seals) && present(seals[i]) {
+			b = append(b, `,"extra_content":`...)
+			b = append(b, seals[i]...)
+		}
+		b = append(b, '}')
 	}
 	if len(m.Calls) > 0 {
 		b = append(b, ']')

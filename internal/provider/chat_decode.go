@@ -99,9 +99,10 @@ type chatMessage struct {
 }
 
 type chatCall struct {
-	Index    *int         `json:"index"`
-	ID       string       `json:"id"`
-	Function chatFunction `json:"function"`
+	Index    *int            `json:"index"`
+	ID       string          `json:"id"`
+	Function chatFunction    `json:"function"`
+	Extra    json.RawMessage `json:"extra_content"`
 	// Name and Arguments: some servers leave the function object out.
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -270,7 +271,7 @@ func (m *chatMessage) parts() []callPart {
 			c.Function.Arguments = c.Arguments
 		}
 		p := c.Function.part()
-		p.id = c.ID
+		p.id, p.extra = c.ID, c.Extra
 		if c.Index != nil {
 			p.indexed, p.index = true, *c.Index
 		}
@@ -373,7 +374,11 @@ func (d *chatDecoder) finish(torn error) error {
 		c.Name = d.names.original(c.Name)
 		d.out.emit(hob.Delta{Call: c})
 	}
-	if a := d.details.artefact(); a != nil {
+	a := d.details.artefact()
+	if a == nil {
+		a = d.calls.sealed()
+	}
+	if a != nil {
 		d.out.emit(hob.Delta{Artefact: a})
 	}
 	d.out.emit(hob.Delta{Finish: finishReason(d.ended, len(calls), d.refused), Usage: d.usage, Model: d.model})

@@ -227,6 +227,12 @@ var renderQuirks = []struct {
 		},
 	},
 	{
+		"signatures of calls sent back through OpenAI's API", func(string) hob.Request {
+			return thinker(openaiName, `{"extra_content":[{"google":{"thought_signature":"c2ln"}}]}`)
+		},
+		[3]renderCase{{model: "gemini-3-pro-preview", paths: []string{"messages.2.tool_calls.0"}}, {}, {}},
+	},
+	{
 		"reasoning of another provider", func(string) hob.Request { return thinker("elsewhere", `[{"part":"call","signature":"eHg="}]`) },
 		[3]renderCase{
 			{model: "deepseek-reasoner", no: []string{"messages.2.reasoning_content", "messages.2.reasoning_details"}},

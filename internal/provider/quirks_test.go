@@ -79,6 +79,10 @@ var decodeQuirks = []struct {
 		name: "sealed reasoning before a call", file: "reasoning_sealed", want: oneCall,
 		except: map[string]outcome{"openai": {Reasoning: "Let me think.", Calls: oneCall.Calls, Finish: hob.FinishToolCalls}},
 	},
+	{
+		name: "a signature on a call", file: "reasoning_on_call", want: twoCalls,
+		none: map[string]string{"anthropic": "signs thoughts", "gemini": "as above"},
+	},
 	{name: "empty pieces of text", file: "text_empty", want: rains},
 	{name: "null for content", file: "content_null", want: rains},
 	{name: "comments and other keep-alives", file: "keep_alive", want: rains},
