@@ -128,10 +128,14 @@ func TestOpen_KeysGoNowhereElse(t *testing.T) {
 		}{
 			{"the operator's", nil, "operator", operators[name], "op-" + name},
 			{"a key alone", &hob.ProviderKey{Provider: name, Key: "ws-key"}, "operator", vendor[name], "ws-key"},
-			{"a key and an address", &hob.ProviderKey{Provider: name, Key: "ws-key", BaseURL: "https://mine.example/v1"},
-				"user", "https://mine.example/", "ws-key"},
-			{"an address alone", &hob.ProviderKey{Provider: name, BaseURL: "https://mine.example/v1"},
-				"user", "https://mine.example/", ""},
+			{
+				"a key and an address", &hob.ProviderKey{Provider: name, Key: "ws-key", BaseURL: "https://mine.example/v1"},
+				"user", "https://mine.example/", "ws-key",
+			},
+			{
+				"an address alone", &hob.ProviderKey{Provider: name, BaseURL: "https://mine.example/v1"},
+				"user", "https://mine.example/", "",
+			},
 			{"nothing", &hob.ProviderKey{Provider: name}, "operator", operators[name], "op-" + name},
 		}
 		for _, c := range cases {

@@ -110,8 +110,12 @@ func TestOpen_PricesOfTheWorkspaceComeFirst(t *testing.T) {
 		model string
 		want  float64
 	}{
-		{theirs, "gpt-4o", 1}, {theirs, "gpt-5", -1}, {theirs, "ollama/x", 2}, {theirs, "scripted/demo", 3},
-		{others, "gpt-4o", -1}, {others, "ollama/x", 0}, // a broken text is as none
+		{theirs, "gpt-4o", 1},
+		{theirs, "gpt-5", -1},
+		{theirs, "ollama/x", 2},
+		{theirs, "scripted/demo", 3},
+		{others, "gpt-4o", -1},
+		{others, "ollama/x", 0}, // a broken text is as none
 	} {
 		if got := price(c.ws, c.model); got != c.want {
 			t.Errorf("%s for %s costs %g, want %g", c.model, c.ws, got, c.want)
