@@ -115,6 +115,46 @@ func TestBreaker_LetsExactlyOneCallTryAnOpenCircuit(t *testing.T) {
 	}
 }
 
+func TestBreaker_ThousandsOfCallsAtOnceTryItOneByOne(t *testing.T) {
+	t.Parallel()
+	b, clock, all := testBreaker()
+	var trying, most, tried, refusals atomic.Int32
+	var calls sync.WaitGroup
+	for i := range 4_000 {
+		calls.Go(func() {
+			for n := range 5 {
+				pass, refused := b.enter()
+				if refused != nil {
+					refusals.Add(1)
+					clock.forward(time.Second / 10)
+					continue
+				}
+				if pass != 0 {
+					tried.Add(1)
+					if now := trying.Add(1); now > most.Load() {
+						most.Store(now)
+					}
+					runtime.Gosched()
+					trying.Add(-1)
+				}
+				b.report(pass, []verdict{verdictBroken, verdictBroken, verdictBroken, verdictNone}[(i+n)%4], "x", 0)
+				b.leave(pass)
+			}
+		})
+	}
+	calls.Wait()
+	if most.Load() != 1 || tried.Load() == 0 || refusals.Load() == 0 {
+		t.Errorf("%d calls tried it at once, %d in all; %d were refused", most.Load(), tried.Load(), refusals.Load())
+	}
+	if len(all.list()) != 1 || b.refuses() == nil && openFor(b) > 0 {
+		t.Errorf("listed %+v", all.list())
+	}
+	b.report(0, verdictWorks, "", 0)
+	if len(all.list()) != 0 || b.refuses() != nil {
+		t.Error("a success does not close it")
+	}
+}
+
 func TestBreaker_StaysOpenTwiceAsLongEachTime(t *testing.T) {
 	t.Parallel()
 	b, clock, _ := testBreaker()

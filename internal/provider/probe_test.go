@@ -561,3 +561,31 @@ func TestProbe_RefusesWhatItCannotAsk(t *testing.T) {
 		}
 	}
 }
+
+func TestProfiles_CountForAWorkspacesOwnEndpointAndItsWindow(t *testing.T) {
+	t.Parallel()
+	url := oddServer(t, refuses("stream_options"), nil, "")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	r := provider.New(provider.Config{
+		Clients: direct{&http.Client{Transport: transport}}, Retries: -1,
+		Keys: func(context.Context, hob.WorkspaceID) ([]hob.ProviderKey, error) {
+			return []hob.ProviderKey{{Provider: "mine", BaseURL: url, Key: testKey}}, nil
+		},
+		Profiles: func(context.Context) ([]hob.ModelProfile, error) {
+			return []hob.ModelProfile{{Endpoint: url, Model: "m", Facts: json.RawMessage(`{"stream_options":false,"window":7000}`)}}, nil
+		},
+	})
+	for model, works := range map[string]bool{"mine/m": true, "mine/other": false} {
+		m, err := r.Open(t.Context(), hob.DefaultWorkspace, model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := collect(t, m, ask("hi")); (a.Err == nil) != works {
+			t.Errorf("%s: %+v", model, a.Err)
+		}
+		if (m.Window == 7_000) != works {
+			t.Errorf("%s has a window of %d", model, m.Window)
+		}
+	}
+}
