@@ -43,7 +43,8 @@ func modelServers(c config.Config) []modelServer {
 		},
 		{
 			"gemini", strings.TrimSuffix(strings.TrimRight(c.Gemini.BaseURL, "/"), "/v1beta"), "/v1beta/models", c.Gemini.Key,
-			http.Header{"X-Goog-Api-Key": {string(c.Gemini.Key)}}, c.Gemini.Configured(),
+			http.Header{"X-Goog-Api-Key": {string(c.Gemini.Key)}},
+			c.Gemini.Configured(),
 		},
 		{"openrouter", c.OpenRouter.BaseURL, "/models", c.OpenRouter.Key, bearer(c.OpenRouter.Key), c.OpenRouter.Configured()},
 		{"ollama", c.OllamaHost, "/v1/models", "", nil, c.OllamaHost != ""},

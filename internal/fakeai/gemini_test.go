@@ -122,7 +122,8 @@ func TestGemini_RefusesWhatGoogleRefuses(t *testing.T) {
 		t.Fatalf("a good request gave %d %s", code, body)
 	}
 	want := []fakeai.Message{
-		{Role: "user", Text: "hi"}, {Role: "assistant", Thoughts: 1, Calls: []fakeai.Call{{ID: "a", Name: "f", Arguments: "{}"}}},
+		{Role: "user", Text: "hi"},
+		{Role: "assistant", Thoughts: 1, Calls: []fakeai.Call{{ID: "a", Name: "f", Arguments: "{}"}}},
 		{Role: "tool", Text: "ok", CallID: "a"},
 	}
 	got := s.Requests()[0]

@@ -298,8 +298,11 @@ func TestProviders_Images(t *testing.T) {
 		{Type: hob.ImagePart, MediaType: "image/webp", Data: []byte{1, 2, 3}},
 	}
 	bad := []hob.Part{
-		{Type: hob.ImagePart, URL: "file:///etc/passwd"}, {Type: hob.ImagePart, URL: "data:image/png,xyz"},
-		{Type: hob.ImagePart, URL: "data:text/html;base64,eA=="}, {Type: hob.ImagePart, Data: []byte{1}}, {Type: hob.ImagePart},
+		{Type: hob.ImagePart, URL: "file:///etc/passwd"},
+		{Type: hob.ImagePart, URL: "data:image/png,xyz"},
+		{Type: hob.ImagePart, URL: "data:text/html;base64,eA=="},
+		{Type: hob.ImagePart, Data: []byte{1}},
+		{Type: hob.ImagePart},
 	}
 	each(t, func(t *testing.T, v vendor) {
 		b := newBed(t, v, nil, nil)
