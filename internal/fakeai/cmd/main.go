@@ -35,6 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	steps := flags.Int("steps", 10, "tool steps before the text, in mode tools")
 	interval := flags.Duration("interval", 0, "time between two events; 0 = all at once")
 	strict := flags.Bool("strict", false, "check every request as the vendors do; slower")
+	window := flags.Int("window", 0, "with -strict: tokens of a prompt at most; 0 = any number")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if *strict {
 		final := fakeai.Tokens(*tokens)
 		final.Interval = *interval
-		h = fakeai.New(fakeai.Options{Reply: fakeai.ToolSteps(*steps, final)})
+		h = fakeai.New(fakeai.Options{Reply: fakeai.ToolSteps(*steps, final), Window: *window})
 	}
 	if err := serve(ctx, *addr, h, stdout); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)

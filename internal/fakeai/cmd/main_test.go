@@ -6,13 +6,17 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestRun_ServesUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-tokens", "7"}, {"-tokens", "7", "-mode", "tools", "-steps", "1"}, {"-tokens", "7", "-strict"}} {
+	for _, args := range [][]string{
+		{"-tokens", "7"}, {"-tokens", "7", "-mode", "tools", "-steps", "1"}, {"-tokens", "7", "-strict"},
+		{"-tokens", "0", "-strict", "-window", "4"},
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out, in := io.Pipe()
 		code := make(chan int, 1)
@@ -33,7 +37,8 @@ func TestRun_ServesUntilItsContextEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(res.Body)
-		if err != nil || strings.Count(string(body), `"content":" tok`) != 7 {
+		small := slices.Contains(args, "-window")
+		if err != nil || small != strings.Contains(string(body), "context_length_exceeded") || !small && strings.Count(string(body), `"content":" tok`) != 7 {
 			t.Errorf("%v: %v %s", args, err, body)
 		}
 		_ = res.Body.Close()
