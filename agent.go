@@ -86,7 +86,7 @@ type Settings struct {
 	MaxContextTokens *int    `json:"max_context_tokens,omitempty" jsonschema:"not available yet: taken, but without effect; the budget of retrieved context"`
 	ContextWindow    *int    `json:"context_window,omitempty" jsonschema:"tokens the model can read, where the server does not know or has it wrong"`
 	AgentBudget      *Budget `json:"agent_budget,omitempty" jsonschema:"what all runs of the agent together may use in a period; runs beyond it are refused, one under way comes to an answer"`
-	WebSearch        bool    `json:"web_search,omitempty" jsonschema:"let the provider search the web itself, where it can (openrouter)"`
+	WebSearch        bool    `json:"web_search,omitempty" jsonschema:"let the provider search the web itself, where it can; a run of one that cannot is refused"`
 	Script           string  `json:"script,omitempty" jsonschema:"what the model scripted plays"`
 }
 

@@ -248,8 +248,11 @@ func TestCompact_ThreeFailuresThenNoMoreAndTheRunGoesOnCut(t *testing.T) {
 func TestCompact_ASummaryIsMadeByTheModelThatTheWorkspaceChose(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ setting, light, want string }{
-		{"", "scripted/echo", "echo"}, {"same", "scripted/echo", "script"}, {"scripted/demo", "scripted/echo", "demo"},
-		{"", "", "script"}, {"nobody/has-this", "", "script"},
+		{"", "scripted/echo", "echo"},
+		{"same", "scripted/echo", "script"},
+		{"scripted/demo", "scripted/echo", "demo"},
+		{"", "", "script"},
+		{"nobody/has-this", "", "script"},
 	} {
 		t.Run(c.setting+"_"+c.light, func(t *testing.T) {
 			t.Parallel()

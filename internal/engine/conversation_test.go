@@ -155,8 +155,15 @@ func TestShorten_KeepsBothEndsAndWholeCharacters(t *testing.T) {
 func TestSpace_LeavesRoomInEveryWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ window, maxTokens, threshold int }{
-		{8_192, 0, 2_048}, {8_192, 500, 2_048}, {32_000, 0, 16_000}, {128_000, 0, 107_000}, {128_000, 32_000, 83_000},
-		{200_000, 0, 176_000}, {1_000_000, 64_000, 856_000}, {1_000, 0, 250}, {8_192, 1 << 20, 2_048},
+		{8_192, 0, 2_048},
+		{8_192, 500, 2_048},
+		{32_000, 0, 16_000},
+		{128_000, 0, 107_000},
+		{128_000, 32_000, 83_000},
+		{200_000, 0, 176_000},
+		{1_000_000, 64_000, 856_000},
+		{1_000, 0, 250},
+		{8_192, 1 << 20, 2_048},
 	} {
 		s := spaceOf(c.window, c.maxTokens)
 		if s.threshold != c.threshold || s.most < s.threshold || s.most > c.window {

@@ -5,7 +5,7 @@ import "regexp"
 // tooLong are the sentences with which vendors refuse a prompt that is too long and which have no typed code: Anthropic,
 // Gemini, vLLM, llama.cpp, Mistral, Groq. Each is told by its wording and its numbers together, so that a message that
 // only quotes a number or a word is not taken for one; only refusals as invalid are looked at.
-var tooLong = regexp.MustCompile(`(?i)` + //nolint:gochecknoglobals // compiled once
+var tooLong = regexp.MustCompile(`(?i)` +
 	`\bprompt is too long: \d+ tokens > \d+` +
 	`|\binput token count \(?\d+\)? exceeds the maximum number of tokens allowed` +
 	`|\bmaximum context length is \d+ tokens` +

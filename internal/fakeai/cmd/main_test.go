@@ -14,7 +14,9 @@ import (
 func TestRun_ServesUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-tokens", "7"}, {"-tokens", "7", "-mode", "tools", "-steps", "1"}, {"-tokens", "7", "-strict"},
+		{"-tokens", "7"},
+		{"-tokens", "7", "-mode", "tools", "-steps", "1"},
+		{"-tokens", "7", "-strict"},
 		{"-tokens", "0", "-strict", "-window", "4"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
