@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 
@@ -12,33 +13,41 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD; < > & stay as they are.
+// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD; < > & stay as they are. A long history is written
+// anew for every step, so plain text is looked through eight bytes at a time.
 func appendString(dst []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		s = string([]rune(s)) // each byte that is none
+	}
 	dst = append(dst, '"')
 	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		if c < utf8.RuneSelf {
-			dst = append(dst, s[from:i]...)
-			dst = appendEscape(dst, c)
-			i++
-			from = i
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			dst = append(dst, s[from:i]...)
-			dst = append(dst, "\uFFFD"...)
-			from = i + 1
-		}
-		i += n
+	for i := plainBytes(s, 0); i < len(s); i = plainBytes(s, i+1) {
+		dst = append(dst, s[from:i]...)
+		dst = appendEscape(dst, s[i])
+		from = i + 1
 	}
 	dst = append(dst, s[from:]...)
 	return append(dst, '"')
+}
+
+// plainBytes is the index of the first byte from i on that cannot stand in a JSON string as it is, else the length of s.
+func plainBytes(s string, i int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, slash := w^(ones*'"'), w^(ones*'\\')
+		found := ((w-ones*0x20)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+		if found != 0 { // the lowest of these marks is exact
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return i
 }
 
 func appendEscape(dst []byte, c byte) []byte {
