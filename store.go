@@ -110,6 +110,7 @@ type PastRun struct {
 	Turn     int64
 	Chars    int
 	Messages []Message
+	Tokens   []int // of each message, as the engine estimated them; the store leaves it nil
 }
 
 // Messages gives the messages of all runs.

@@ -25,7 +25,7 @@ func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
 	}
 	if a.used == nil {
 		a.used = map[hob.CallID]bool{}
-		for _, list := range [][]hob.Message{a.talk().whole, a.plan.own} {
+		for _, list := range [][]hob.Message{a.talk().sent, a.plan.own} {
 			for _, m := range list {
 				for _, c := range m.Calls {
 					a.used[c.ID] = true

@@ -80,7 +80,11 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 		a.log.messages = 1 // the user's message goes with the acceptance
 		a.log.start(func(b *batch) {
 			b.event(hob.EventStart, a.startEvent)
-			a.dropped(b, p.past.Messages())
+			for _, r := range p.past.Runs {
+				if a.dropped(b, r.Messages) {
+					break
+				}
+			}
 			for _, w := range p.warnings {
 				b.event(hob.EventWarning, func(h hob.EventHead) any {
 					w.EventHead = h

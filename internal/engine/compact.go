@@ -295,7 +295,7 @@ func (a *active) summary(step int, c *conversation, at int) (string, error) {
 	covered := conversation{exact: m.Count}
 	covered.grow(at + 1)
 	for i := range at {
-		covered.add(readable(c.whole[i]), c.from[i])
+		covered.add(readable(c.whole(i)), c.from[i])
 	}
 	room := window - most*2 - estimateTokens(order) - estimateTokens(r.System) - window/10
 	if own {

@@ -17,15 +17,15 @@ const (
 )
 
 // conversation is what the model reads: the session's messages, with the beginning summarised and old tool results left
-// out where they would not fit. sent holds the messages as they are sent, whole as they are stored.
+// out where they would not fit.
 type conversation struct {
 	sent   []hob.Message
-	whole  []hob.Message
-	tokens []int // of each message that is sent, estimated
+	stored map[int]hob.Message // of those that are not sent as they are stored: how they are
+	tokens []int               // of each message that is sent, estimated
 	from   []origin
 	total  int
 	exact  func(string) int // the model's own way to count; nil where it is not known
-	sure   []bool           // which of tokens are exact
+	sure   []bool           // which of tokens are exact; it may be shorter
 }
 
 // origin is where a message stands in the session: in which turn, as which of its messages. The summary has turn 0.
@@ -51,8 +51,13 @@ func converse(past hob.History, own int64, messages []hob.Message) *conversation
 		c.add(summaryMessage(s.Text), origin{})
 	}
 	for _, r := range past.Runs {
-		for i, m := range r.Messages {
-			c.add(m, origin{r.Turn, i})
+		if len(r.Tokens) != len(r.Messages) {
+			r.Tokens = tokensOfAll(r.Messages)
+		}
+		c.sent, c.tokens = append(c.sent, r.Messages...), append(c.tokens, r.Tokens...)
+		for i, n := range r.Tokens {
+			c.from = append(c.from, origin{r.Turn, i})
+			c.total += n
 		}
 	}
 	skip := 0
@@ -65,8 +70,7 @@ func converse(past hob.History, own int64, messages []hob.Message) *conversation
 }
 
 func (c *conversation) grow(n int) {
-	c.sent, c.whole = slices.Grow(c.sent, n), slices.Grow(c.whole, n)
-	c.tokens, c.from, c.sure = slices.Grow(c.tokens, n), slices.Grow(c.from, n), slices.Grow(c.sure, n)
+	c.sent, c.tokens, c.from = slices.Grow(c.sent, n), slices.Grow(c.tokens, n), slices.Grow(c.from, n)
 }
 
 // ownTurn marks the messages of the run itself; its turn may not be known yet.
@@ -89,17 +93,45 @@ func (c *conversation) known() int {
 
 func (c *conversation) add(m hob.Message, at origin) {
 	n := tokensOf(&m)
-	c.sent, c.whole = append(c.sent, m), append(c.whole, m)
-	c.tokens, c.from, c.sure = append(c.tokens, n), append(c.from, at), append(c.sure, false)
+	c.sent, c.tokens, c.from = append(c.sent, m), append(c.tokens, n), append(c.from, at)
 	c.total += n
+}
+
+// take adds a message of another conversation, as it is sent there.
+func (c *conversation) take(old *conversation, i int) {
+	c.add(old.sent[i], old.from[i])
+	if m, ok := old.stored[i]; ok {
+		c.keep(len(c.sent)-1, m)
+	}
+}
+
+func (c *conversation) keep(i int, m hob.Message) {
+	if c.stored == nil {
+		c.stored = map[int]hob.Message{}
+	}
+	c.stored[i] = m
+}
+
+// whole is a message as it is stored.
+func (c *conversation) whole(i int) hob.Message {
+	if m, ok := c.stored[i]; ok {
+		return m
+	}
+	return c.sent[i]
 }
 
 // replace sends another message in the place of one; what is stored stays.
 func (c *conversation) replace(i int, m hob.Message) {
+	if _, ok := c.stored[i]; !ok {
+		c.keep(i, c.sent[i])
+	}
 	c.sent[i] = m
 	c.total -= c.tokens[i]
-	c.tokens[i], c.sure[i] = tokensOf(&m), false
+	c.tokens[i] = tokensOf(&m)
 	c.total += c.tokens[i]
+	if i < len(c.sure) {
+		c.sure[i] = false
+	}
 }
 
 // weigh counts the messages as the model does, where that is known.
@@ -107,6 +139,7 @@ func (c *conversation) weigh() {
 	if c.exact == nil {
 		return
 	}
+	c.sure = append(c.sure, make([]bool, len(c.sent)-len(c.sure))...)
 	for i := range c.sent {
 		if !c.sure[i] {
 			c.total -= c.tokens[i]
@@ -204,13 +237,10 @@ func (c *conversation) condense(text string, at int) {
 	c.grow(len(old.sent) - at + 17)
 	c.add(summaryMessage(text), origin{})
 	if newest < at {
-		c.add(old.whole[newest], old.from[newest])
+		c.take(&old, newest)
 	}
 	for i := at; i < len(old.sent); i++ {
-		c.add(old.whole[i], old.from[i])
-		if len(old.sent[i].Content) < len(old.whole[i].Content) { // what was left out stays out
-			c.replace(len(c.sent)-1, old.sent[i])
-		}
+		c.take(&old, i)
 	}
 }
 
@@ -225,11 +255,10 @@ func (c *conversation) truncate(budget int) bool {
 		*c = conversation{exact: old.exact}
 		c.grow(len(old.sent) - at + 17)
 		if newest < at {
-			c.add(old.sent[newest], old.from[newest])
+			c.take(&old, newest)
 		}
 		for i := at; i < len(old.sent); i++ {
-			c.add(old.sent[i], old.from[i])
-			c.whole[len(c.whole)-1] = old.whole[i]
+			c.take(&old, i)
 		}
 	}
 	if c.total > budget {

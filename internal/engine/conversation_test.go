@@ -56,7 +56,7 @@ func holds(t *rapid.T, c *conversation, own []hob.Message, did string) {
 			t.Fatalf("after %s message %d is not UTF-8", did, i)
 		}
 	}
-	if total != c.total || len(c.sent) != len(c.whole) || len(c.sent) != len(c.tokens) || len(c.sent) != len(c.from) {
+	if total != c.total || len(c.sent) != len(c.tokens) || len(c.sent) != len(c.from) {
 		t.Fatalf("after %s the sums do not add up: %d, not %d", did, c.total, total)
 	}
 	if at := c.newest(); c.sent[at].Content != own[0].Content {
@@ -131,7 +131,7 @@ func TestConversation_PruneKeepsTheLastTurnsAndTheTurnUnderWay(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("with %d earlier turns the results %v are left out, not %v", past, got, want)
 		}
-		if c.whole[2].Content != long {
+		if c.whole(2).Content != long {
 			t.Error("what is stored was changed")
 		}
 	}

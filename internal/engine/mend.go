@@ -80,17 +80,19 @@ func (a *active) fallBack(step int, why string, ans *answer) bool {
 	return true
 }
 
-// dropped tells that thoughts of another provider's model are in the messages, which the run's own is not sent.
-func (a *active) dropped(b *batch, messages []hob.Message) {
+// dropped tells that thoughts of another provider's model are in the messages, which the run's own is not sent. false:
+// there are none.
+func (a *active) dropped(b *batch, messages []hob.Message) bool {
 	to := a.plan.model.Name
-	for _, m := range messages {
-		if r := m.Reasoning; r != nil && len(r.Artefact) > 0 && r.Provider != to {
+	for i := range messages {
+		if r := messages[i].Reasoning; r != nil && len(r.Artefact) > 0 && r.Provider != to {
 			b.event(hob.EventReasoningDropped, func(h hob.EventHead) any {
 				return hob.ReasoningDroppedEvent{EventHead: h, FromProvider: r.Provider, ToProvider: to}
 			})
-			return
+			return true
 		}
 	}
+	return false
 }
 
 func (a *active) modelFailed(step int, err error) (ending, bool, bool) {

@@ -53,8 +53,21 @@ func (e *Engine) history(ctx context.Context, by hob.Principal, s hob.Session, b
 		known, kept = h, h.Runs
 	}
 	known.Runs, known.Cut = kept, known.Cut || over
+	for i := range known.Runs { // those that are remembered have them, and are not touched
+		if r := &known.Runs[i]; r.Tokens == nil {
+			r.Tokens = tokensOfAll(r.Messages)
+		}
+	}
 	e.recall.put(s.UUID, known)
 	return known, nil
+}
+
+func tokensOfAll(messages []hob.Message) []int {
+	out := make([]int, len(messages))
+	for i := range messages {
+		out[i] = tokensOf(&messages[i])
+	}
+	return out
 }
 
 // join lays the newer part of a history, as it is stored, behind the one that is known.
@@ -102,6 +115,7 @@ func (a *active) remember(end ending) {
 	for i := range p.Messages {
 		p.Chars += p.Messages[i].Chars()
 	}
+	p.Tokens = tokensOfAll(p.Messages)
 	a.e.recall.add(a.plan.session.UUID, p, s)
 }
 
