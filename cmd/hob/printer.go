@@ -131,6 +131,8 @@ func (p *printer) notice(t hob.EventType, f raw) {
 		}
 	case hob.EventModelFallback:
 		p.line(yellow, "going on with "+f.To+" instead of "+f.From)
+	case hob.EventProactiveCompact, hob.EventCompaction:
+		p.line(dim, "the conversation was made shorter to fit the model's window")
 	case hob.EventError:
 		p.line(red, "error: "+f.Message)
 	default:

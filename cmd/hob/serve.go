@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -180,7 +181,8 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
 		Settings: p.settings, Providers: p.providers, ValidateKey: p.models.Validate,
-		Ready: s.ready, Metrics: s.metrics,
+		CheckFacts: func(raw json.RawMessage) error { _, err := provider.ReadFacts(raw); return err },
+		Ready:      s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)

@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -102,6 +103,8 @@ type Config struct {
 	// ValidateKey asks a provider whether it takes a key. An Invalid error: it does not, or the key cannot be used; not valid
 	// without an error: that could not be found out. The texts are for the client.
 	ValidateKey func(ctx context.Context, k hob.ProviderKey) (valid bool, reason string, err error)
+	// CheckFacts says what is wrong with the facts of a model's profile; nil = nothing is looked at.
+	CheckFacts func(json.RawMessage) error
 	// Ready says whether the parts behind the API work.
 	Ready func(ctx context.Context) error
 	// Metrics gives further counters for /metrics, by their full names.

@@ -69,6 +69,11 @@ func putProfile(c *call) error {
 	case len(facts) > maxFacts:
 		return bad("facts", "must be at most "+strconv.Itoa(maxFacts)+" bytes")
 	}
+	if check := c.s.CheckFacts; check != nil {
+		if err := check(p.Facts); err != nil {
+			return b.hint(err)
+		}
+	}
 	if p.TestedAt.IsZero() {
 		p.TestedAt = hob.Time{Time: c.s.Clock()}
 	}

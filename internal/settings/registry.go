@@ -91,7 +91,7 @@ func Registry() []Key {
 		{
 			Name: CompactionKeepTurns, Category: compaction, Label: "Turns kept as they are", Type: hob.IntSetting,
 			Default: "3", Min: number(1), Max: number(50), Advanced: true,
-			Description: "Newest turns of a conversation, the one under way included, that are not summed up and keep their tool results",
+			Description: "Newest turns of a conversation, the one under way included, whose tool results are not left out to save room; beside a summary they stay as they are as far as they fit",
 		},
 		{
 			Name: ModelPrices, Category: usage, Label: "Prices of models", Type: hob.StringSetting,
