@@ -94,20 +94,24 @@ func platformProviders(c *call) error {
 	return c.reply(http.StatusOK, providersAnswer{names})
 }
 
-func putProviderKey(c *call) error {
-	if err := c.whole("provider keys"); err != nil {
-		return err
+// readProviderKey reads one provider key from the body and asks its provider about it.
+func (c *call) readProviderKey() (k hob.ProviderKey, reason verdict, b body, err error) {
+	if err = c.whole("provider keys"); err != nil {
+		return k, reason, b, err
 	}
 	var in providerKeyInput
-	b, err := c.decode(&in, false)
-	if err != nil {
-		return err
+	if b, err = c.decode(&in, false); err != nil {
+		return k, reason, b, err
 	}
-	k, err := c.newProviderKey(in)
-	if err != nil {
-		return in.hint(b, err)
+	if k, err = c.newProviderKey(in); err != nil {
+		return k, reason, b, in.hint(b, err)
 	}
-	reason, err := c.validate(&k)
+	reason, err = c.validate(&k)
+	return k, reason, b, err
+}
+
+func putProviderKey(c *call) error {
+	k, reason, b, err := c.readProviderKey()
 	if err != nil {
 		return err
 	}
@@ -206,19 +210,7 @@ func deleteProviderKey(c *call) error {
 
 // validateProviderKey asks a provider whether it takes a key. Nothing is stored.
 func validateProviderKey(c *call) error {
-	if err := c.whole("provider keys"); err != nil {
-		return err
-	}
-	var in providerKeyInput
-	b, err := c.decode(&in, false)
-	if err != nil {
-		return err
-	}
-	k, err := c.newProviderKey(in)
-	if err != nil {
-		return in.hint(b, err)
-	}
-	reason, err := c.validate(&k)
+	k, reason, b, err := c.readProviderKey()
 	if err != nil {
 		return err
 	}
