@@ -70,10 +70,12 @@ func TestHistory_IsValidForEveryProviderWhateverHappened(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var next []fakeai.Reply
+	summaries := 0
 	srv := fakeai.New(fakeai.Options{Window: 8192, Reply: func(p fakeai.Parsed) fakeai.Reply {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(p.LastText(), "<summary>") {
+			summaries++
 			return fakeai.Text("<analysis>long</analysis><summary>what was said</summary>")
 		}
 		if len(next) == 0 {
@@ -99,7 +101,8 @@ func TestHistory_IsValidForEveryProviderWhateverHappened(t *testing.T) {
 		before := len(srv.Refusals())
 		for range rapid.IntRange(1, 8).Draw(rt, "turns") {
 			model := rapid.SampledFrom(dialectModels).Draw(rt, "model")
-			settings := fmt.Sprintf(`{"context_window":8192,"max_steps":6,"fallback_model":%q,"reasoning_effort":%q}`,
+			settings := fmt.Sprintf(`{"context_window":%d,"max_steps":6,"fallback_model":%q,"reasoning_effort":%q}`,
+				rapid.SampledFrom([]int{1000, 3000, 8192}).Draw(rt, "window"),
 				rapid.SampledFrom(dialectModels).Draw(rt, "fallback"), rapid.SampledFrom([]string{"", "low"}).Draw(rt, "effort"))
 			if _, err := w.store.UpdateAgent(t.Context(), w.by, w.agent.ID, hob.AgentPatch{Model: &model, Settings: []byte(settings)}); err != nil {
 				rt.Fatal(err)
@@ -136,4 +139,9 @@ func TestHistory_IsValidForEveryProviderWhateverHappened(t *testing.T) {
 			rt.Fatalf("a server refused: %v", refused)
 		}
 	})
+	mu.Lock()
+	defer mu.Unlock()
+	if summaries == 0 {
+		t.Error("no conversation was summarised")
+	}
 }

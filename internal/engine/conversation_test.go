@@ -215,3 +215,18 @@ func TestBareJSON_TakesOffAFence(t *testing.T) {
 		}
 	}
 }
+
+func TestTagged_FindsTheSummaryAlone(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"<analysis>a</analysis><summary> b </summary>":                             "b",
+		"<analysis>the <summary> comes next</analysis>\n<summary>b</summary> done": "b",
+		"<summary>b was cut": "b was cut",
+		"<summary>the page says </summary> twice</summary>": "the page says </summary> twice",
+		"<analysis>only</analysis>":                         "", "": "", "<summary></summary>": "",
+	} {
+		if got := tagged(in); got != want {
+			t.Errorf("tagged(%q) = %q, not %q", in, got, want)
+		}
+	}
+}
