@@ -221,6 +221,8 @@ func (s *server) metrics() map[string]int64 {
 	return map[string]int64{
 		"hob_runs_active": e.Active, "hob_runs_started_total": e.Started, "hob_runs_finished_total": e.Finished,
 		"hob_runs_failed_total": e.Failed, "hob_runs_recovered_total": e.Recovered,
+		"hob_model_calls_total": e.Calls, "hob_model_tokens_total": e.Tokens, "hob_model_cost_nanodollars_total": e.Cost,
+		"hob_summaries_total":    e.Summaries,
 		"hob_store_writes_total": st.Writes, "hob_store_commits_total": st.Commits, "hob_store_reruns_total": st.Reruns,
 		"hob_circuits_open":       int64(len(s.models.Circuits())),
 		"hob_store_largest_batch": st.LargestBatch, "hob_store_waiting": st.Waiting,

@@ -40,6 +40,12 @@ func (a *active) spend(s spending, ans *answer) {
 	}
 	ans.usage = nil
 	a.run.Usage = a.run.Usage.Add(u)
+	a.e.calls.Add(1)
+	a.e.tokens.Add(u.TotalTokens)
+	a.e.cost.Add(int64(u.Cost))
+	if s.component == hob.ComponentCompaction {
+		a.e.summaries.Add(1)
+	}
 	if s.component == hob.ComponentRun {
 		a.lastPrompt, a.lastAnswer = u.PromptTokens, u.CompletionTokens
 	}

@@ -76,6 +76,7 @@ type Engine struct {
 
 	renewed                              atomic.Int64 // when the leases were last renewed, UnixNano
 	started, finished, failed, recovered atomic.Int64
+	calls, tokens, cost, summaries       atomic.Int64
 }
 
 // New makes an engine that drives nothing yet: call Recover, then Serve.
@@ -206,6 +207,9 @@ func (e *Engine) Wait(ctx context.Context, by hob.Principal, id hob.RunID) (hob.
 // Stats are counters since the start of the process.
 type Stats struct {
 	Active, Started, Finished, Failed, Recovered int64
+	// Model calls, those for summaries included, their tokens and what they cost, in billionths of a dollar.
+	Calls, Tokens, Cost int64
+	Summaries           int64 // model calls for summaries
 }
 
 // Stats tells what this process drives and has driven.
@@ -213,7 +217,10 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	n := len(e.active)
 	e.mu.Unlock()
-	return Stats{int64(n), e.started.Load(), e.finished.Load(), e.failed.Load(), e.recovered.Load()}
+	return Stats{
+		Active: int64(n), Started: e.started.Load(), Finished: e.finished.Load(), Failed: e.failed.Load(), Recovered: e.recovered.Load(),
+		Calls: e.calls.Load(), Tokens: e.tokens.Load(), Cost: e.cost.Load(), Summaries: e.summaries.Load(),
+	}
 }
 
 // admit gives an active run its place, or refuses it.
