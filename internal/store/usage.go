@@ -50,8 +50,8 @@ var usageGroups = map[hob.UsageGroup]string{
 }
 
 // Usage adds up the ledger. Administrators see the workspace's entries, others those of runs that they started; a key
-// that is bound to an agent sees that agent's alone. The ledger outlives runs, sessions and agents. Entries that have
-// nothing of what they are grouped by, as tool calls have no component, are the group "".
+// that is bound to an agent sees that agent's alone. The ledger outlives runs, sessions and agents. A report by component
+// is of model calls alone: nothing else has one.
 func (s *DB) Usage(ctx context.Context, by hob.Principal, f hob.UsageFilter) ([]hob.UsageRow, error) {
 	group, ok := usageGroups[f.GroupBy]
 	if !ok {
@@ -64,6 +64,9 @@ func (s *DB) Usage(ctx context.Context, by hob.Principal, f hob.UsageFilter) ([]
 	where, err := usageWhere(ctx, t, by, f)
 	if err != nil {
 		return nil, err
+	}
+	if f.GroupBy == hob.ByComponent {
+		where.where(modelCalls)
 	}
 	key, tail := "''", ""
 	switch {

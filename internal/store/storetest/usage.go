@@ -73,7 +73,7 @@ func usageGroups(w *world) {
 	today := hob.SystemClock().Format(time.DateOnly)
 	for group, want := range map[hob.UsageGroup]string{
 		hob.ByAction:    "llm_call:3/3/227/110/1/1 agent_tool_call:4/0/0/0/0/0 agent_run:1/0/0/0/0/0",
-		hob.ByComponent: "run:2/2/207/100/0/1 compaction:1/1/20/10/1/0 :5/0/0/0/0/0",
+		hob.ByComponent: "run:2/2/207/100/0/1 compaction:1/1/20/10/1/0",
 		hob.ByModel:     "big:1/1/200/100/0/0 small:2/2/27/10/1/1 :5/0/0/0/0/0",
 		hob.ByAgent:     string(w.agent.ID) + ":5/2/220/110/1/0 " + string(w.other.ID) + ":3/1/7/0/0/1",
 		hob.ByDay:       today + ":8/3/227/110/1/1",
