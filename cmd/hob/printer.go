@@ -52,6 +52,8 @@ type raw struct {
 	To             string          `json:"to"`
 	Message        string          `json:"message"`
 	Status         hob.Status      `json:"status"`
+	Succeeded      bool            `json:"succeeded"`
+	Method         string          `json:"method"`
 	Code           *string         `json:"code"`
 	Error          *string         `json:"error"`
 	Usage          hob.Usage       `json:"usage"`
@@ -131,8 +133,12 @@ func (p *printer) notice(t hob.EventType, f raw) {
 		}
 	case hob.EventModelFallback:
 		p.line(yellow, "going on with "+f.To+" instead of "+f.From)
-	case hob.EventProactiveCompact, hob.EventCompaction:
-		p.line(dim, "the conversation was made shorter to fit the model's window")
+	case hob.EventProactiveCompact:
+		if f.Succeeded {
+			p.line(dim, "the conversation was made shorter to fit the model's window ("+f.Method+")")
+		}
+	case hob.EventCompaction:
+		p.line(dim, "the conversation is summarised to fit the model's window")
 	case hob.EventError:
 		p.line(red, "error: "+f.Message)
 	default:

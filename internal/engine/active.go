@@ -60,6 +60,7 @@ type active struct {
 
 func (e *Engine) newActive(run hob.Run, p *plan) *active {
 	a := &active{e: e, id: run.ID, plan: p, run: run, calls: p.calls, mine: map[hob.CallID]bool{}}
+	a.failures = min(e.recall.failures(run.Workspace, run.Session), e.Limits.Compactions-1) // a run has one attempt at least
 	a.object = hob.Object{Kind: hob.SessionObject, Workspace: run.Workspace, Owner: run.Principal.Owner(), Agent: run.Agent}
 	a.turn.Store(run.Turn)
 	a.ctx, a.end = context.WithCancelCause(e.base)

@@ -11,15 +11,20 @@ import (
 // spending says what a model call is booked on.
 type spending struct {
 	component string
-	model     string // as the run names it; the provider's own name for it comes first
+	model     string // as it was asked for, which is what prices go by
 	price     *hob.Price
 	step      int
 	estimate  int // tokens of the request
 	before    int // bytes of the answer that earlier calls gave
 }
 
-// spend books a model call. A provider that tells no usage, or an impossible one, gets our estimate.
-func (a *active) spend(s spending, ans *answer) {
+// spend books a model call. A provider that tells no usage, or an impossible one, gets our estimate; a call that failed
+// before it gave anything is not booked, as it was no answer.
+func (a *active) spend(s spending, ans *answer, err error) {
+	said := ans.text.Len() + ans.reasoning.Len() - s.before
+	if err != nil && ans.usage == nil && said == 0 && len(ans.calls) == 0 {
+		return
+	}
 	u, estimated := hob.Usage{}, false
 	if ans.usage != nil && plausible(*ans.usage) {
 		u = *ans.usage
@@ -27,7 +32,6 @@ func (a *active) spend(s spending, ans *answer) {
 	} else {
 		const bytesPerToken = 4
 		estimated = true
-		said := ans.text.Len() + ans.reasoning.Len() - s.before
 		for _, c := range ans.calls {
 			said += len(c.Name) + len(c.Arguments)
 		}
@@ -49,13 +53,9 @@ func (a *active) spend(s spending, ans *answer) {
 	if s.component == hob.ComponentRun {
 		a.lastPrompt, a.lastAnswer = u.PromptTokens, u.CompletionTokens
 	}
-	model := ans.model
-	if model == "" {
-		model = s.model
-	}
 	a.log.note(func(b *batch) {
 		b.usage(hob.UsageEntry{
-			Action: hob.ActionModelCall, Quantity: 1, Component: s.component, Model: model, Step: s.step, Usage: u,
+			Action: hob.ActionModelCall, Quantity: 1, Component: s.component, Model: s.model, Step: s.step, Usage: u,
 			Estimated: estimated, Unpriced: s.price == nil,
 		})
 	})
@@ -125,7 +125,11 @@ func (e *Engine) allot(ctx context.Context, p *plan) error {
 		return err
 	}
 	if why := agentSpent(b, p.before); why != "" {
-		err := hob.Errorf(hob.RateLimited, "the agent's budget is used up: %s; raise settings.agent_budget or wait", why).WithCode(hob.CodeBudget)
+		way := "raise settings.agent_budget"
+		if !until.IsZero() {
+			way += ", or wait until " + until.Format(time.RFC3339)
+		}
+		err := hob.Errorf(hob.RateLimited, "the agent's budget is used up: %s; %s", why, way).WithCode(hob.CodeBudget)
 		if !until.IsZero() {
 			err.RetryAfter = until.Sub(e.Clock())
 		}
@@ -178,6 +182,9 @@ func (a *active) lastStep(step int) bool {
 // will use is taken to be what it sends, and as much of an answer as the last one.
 func (a *active) exhausted() string {
 	t, b := a.plan.tuning, a.plan.settings.AgentBudget
+	if len(a.plan.tools) == 0 { // this step is the last anyway
+		return ""
+	}
 	if n := t.MaxToolCalls; n != nil && a.carried() >= *n {
 		return fmt.Sprintf("the budget max_tool_calls of %d is used up", *n)
 	}
@@ -194,15 +201,26 @@ func (a *active) exhausted() string {
 	if p := a.plan.model.Price; p != nil {
 		next.Cost = p.Cost(next)
 	}
-	used := a.run.Usage.Add(next).Add(next)
-	switch {
-	case t.MaxTokensTotal != nil && used.TotalTokens > *t.MaxTokensTotal:
-		return fmt.Sprintf("the budget max_tokens_total of %d leaves no room for another step (%d used)", *t.MaxTokensTotal, a.run.Usage.TotalTokens)
-	case t.MaxCost != nil && used.Cost > hob.Dollars(*t.MaxCost):
-		return fmt.Sprintf("the budget max_cost of $%s leaves no room for another step ($%s used)", hob.Dollars(*t.MaxCost), a.run.Usage.Cost)
+	if which := a.over(a.run.Usage.Add(next).Add(next)); which != "" {
+		return fmt.Sprintf("%s leaves no room for a step and an answer behind it (used so far: %d tokens, $%s)",
+			which, a.run.Usage.TotalTokens, a.run.Usage.Cost)
 	}
-	if why := agentSpent(b, a.plan.before.Add(used)); why != "" {
-		return "the agent's budget leaves no room for another step: " + why
+	return ""
+}
+
+// passed tells which budget the run has used up in fact, "" where none.
+func (a *active) passed() string { return a.over(a.run.Usage) }
+
+// over tells which budget a use would pass.
+func (a *active) over(u hob.Usage) string {
+	t := a.plan.tuning
+	switch {
+	case t.MaxTokensTotal != nil && u.TotalTokens > *t.MaxTokensTotal:
+		return fmt.Sprintf("the budget max_tokens_total of %d", *t.MaxTokensTotal)
+	case t.MaxCost != nil && u.Cost > hob.Dollars(*t.MaxCost):
+		return fmt.Sprintf("the budget max_cost of $%s", hob.Dollars(*t.MaxCost))
+	case agentSpent(a.plan.settings.AgentBudget, a.plan.before.Add(u)) != "":
+		return "the agent's budget of its period"
 	}
 	return ""
 }

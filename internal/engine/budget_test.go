@@ -105,9 +105,9 @@ func TestBudget_OfAnAgentRefusesRunsOnceItIsUsedUp(t *testing.T) {
 		"script": "text: hello\nusage: 100 10\n", "agent_budget": map[string]any{"period": "day", "max_tokens_total": 300},
 	})
 	w.begin(nil)
-	for i := range 3 {
+	for i, code := range []string{"", "", hob.CodeBudget} { // the last one passes it
 		run := w.wait(w.start("go", hob.RunOptions{}).ID)
-		if run.Status != hob.Completed || run.Code != "" {
+		if run.Status != hob.Completed || run.Code != code {
 			t.Fatalf("run %d: %s (%s) %s", i, run.Status, run.Code, run.Error)
 		}
 	}
@@ -150,5 +150,25 @@ func TestUsage_CostAndActionsAreBooked(t *testing.T) {
 	}
 	if got[hob.ActionModelCall] != 2 || got[hob.ActionRun] != 1 || got[hob.ActionToolCall] != 1 {
 		t.Fatalf("the ledger counts %v", got)
+	}
+}
+
+func TestUsage_ACallThatFailedAtOnceIsNotBookedAndPricesGoByTheModelAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "error: 400 no\n", "fallback_model": "scripted/echo"})
+	w.priced(&hob.Price{Input: 1, Output: 1})
+	w.begin(nil)
+	failed := w.wait(w.start("a question of some length", hob.RunOptions{}).ID)
+	if failed.Status != hob.Failed || failed.Usage != (hob.Usage{}) {
+		t.Fatalf("%s, booked with %+v", failed.Status, failed.Usage)
+	}
+	model := "scripted/demo"
+	if _, err := w.store.UpdateAgent(t.Context(), w.by, w.agent.ID, hob.AgentPatch{Model: &model}); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(w.start("hello", hob.RunOptions{}).ID)
+	rows, err := w.store.Usage(t.Context(), w.by, hob.UsageFilter{Model: model})
+	if err != nil || len(rows) != 1 || rows[0].Calls != 1 {
+		t.Fatalf("%+v %v", rows, err)
 	}
 }

@@ -102,20 +102,22 @@ func (a *active) fit(step int) {
 	if before <= a.space.threshold {
 		return
 	}
-	method, done := methodPrune, false
+	method, done := "", false
 	if a.talk().prune(a.plan.knobs.keepTurns) {
-		done = a.size() <= a.space.threshold
+		method, done = methodPrune, a.size() <= a.space.threshold
 	}
-	if !done && a.failures < a.e.Limits.Compactions {
-		if a.summarise(step) {
-			method, done = methodSummary, a.size() <= a.space.threshold
-		}
+	if !done && a.condensable() {
+		a.summarise(step)
 		if a.cause() != nil {
 			return
 		}
+		method, done = methodSummary, a.size() <= a.space.threshold
 	}
 	if !done && a.size() > a.space.most {
 		method, done = methodTruncate, a.shorten(a.space.threshold)
+	}
+	if method == "" { // nothing can be left out, and it is sent as it is
+		return
 	}
 	after := a.size()
 	a.log.write(func(b *batch) {
@@ -142,10 +144,10 @@ func (a *active) room(size int) int {
 
 // settle condenses the conversation after a step's tools, so that the work goes on with room.
 func (a *active) settle(step int) {
-	if a.size() <= a.space.threshold || a.failures >= a.e.Limits.Compactions {
+	if a.size() <= a.space.threshold {
 		return
 	}
-	if a.talk().prune(a.plan.knobs.keepTurns) && a.size() <= a.space.threshold {
+	if a.talk().prune(a.plan.knobs.keepTurns) && a.size() <= a.space.threshold || !a.condensable() {
 		return
 	}
 	count := len(a.talk().sent)
@@ -170,7 +172,7 @@ func (a *active) react(step int) bool {
 		})
 	})
 	a.talk().prune(a.plan.knobs.keepTurns)
-	if a.failures < a.e.Limits.Compactions && a.summarise(step) && a.size() <= a.space.threshold {
+	if a.condensable() && a.summarise(step) && a.size() <= a.space.threshold {
 		return true
 	}
 	if a.cause() != nil {
@@ -189,15 +191,18 @@ func (a *active) react(step int) bool {
 	return a.size() < before
 }
 
+// condensable says whether there is something to summarise, and another attempt left to do it.
+func (a *active) condensable() bool {
+	c := a.talk()
+	return a.failures < a.e.Limits.Compactions && c.worth(c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns))
+}
+
 // summarise puts a summary in the place of the conversation's beginning and stores it, so that later turns need not do it
 // again. It is a success if the conversation is shorter then; each failure brings the run nearer to its last attempt.
 func (a *active) summarise(step int) bool {
 	c := a.talk()
 	before := c.total
 	at := c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns)
-	if !c.worth(at) {
-		return false
-	}
 	text, err := a.summary(step, c, at)
 	if a.cause() != nil {
 		return false
@@ -215,8 +220,7 @@ func (a *active) summarise(step int) bool {
 		err = errors.New("the summary is not shorter than what it stands for")
 	}
 	a.failures++
-	a.e.Log.Warn("a conversation could not be summarised",
-		slog.String("run", string(a.id)), slog.Int("attempt", a.failures), slog.Any("error", err))
+	a.caution("the conversation could not be summarised: "+err.Error(), err)
 	return false
 }
 
@@ -247,6 +251,17 @@ func (a *active) keepSummary(s hob.Summary) {
 	a.log.write(func(b *batch) { b.summary(s) })
 }
 
+// caution tells the run's readers and the log what went wrong with a summary.
+func (a *active) caution(text string, err error) {
+	a.log.write(func(b *batch) {
+		b.event(hob.EventWarning, func(h hob.EventHead) any {
+			return hob.WarningEvent{EventHead: h, Code: "compaction_failed", Message: clean(text)}
+		})
+	})
+	a.e.Log.Warn("a conversation could not be summarised",
+		slog.String("run", string(a.id)), slog.Int("attempt", a.failures), slog.Any("error", err))
+}
+
 func sum(list []int) int {
 	n := 0
 	for _, v := range list {
@@ -268,8 +283,7 @@ func (a *active) compactor() (m hob.Model, name string, own bool) {
 		if err == nil {
 			return m, want, false
 		}
-		a.e.Log.Warn("the model for summaries cannot be used; the run's own is taken",
-			slog.String("run", string(a.id)), slog.String("model", want), slog.Any("error", err))
+		a.caution("the model "+want+" cannot be used for summaries, and the run's own is taken: "+err.Error(), err)
 	}
 	return p.model, a.run.Model, true
 }
@@ -321,14 +335,16 @@ func (a *active) summary(step int, c *conversation, at int) (string, error) {
 		}
 		ans.text.WriteString(clean(d.Text))
 		if d.Finish != "" {
-			ans.finish, ans.usage, ans.model = d.Finish, d.Usage, d.Model
+			ans.finish, ans.usage = d.Finish, d.Usage
 		}
 		if ans.text.Len() > a.e.Limits.AnswerBytes {
 			failed = errors.New("the summary is too long")
 			break
 		}
 	}
-	a.spend(spending{component: hob.ComponentCompaction, model: name, price: m.Price, step: step, estimate: covered.total + estimateTokens(order) + estimateTokens(r.System)}, ans)
+	book := spending{component: hob.ComponentCompaction, model: name, price: m.Price, step: step}
+	book.estimate = covered.total + estimateTokens(order) + estimateTokens(r.System)
+	a.spend(book, ans, failed)
 	if failed != nil {
 		return "", failed
 	}

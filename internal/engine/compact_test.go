@@ -240,8 +240,12 @@ func TestCompact_ThreeFailuresThenNoMoreAndTheRunGoesOnCut(t *testing.T) {
 			t.Fatalf("a request of %d tokens: %v", tokens(r), hob.Validate(r.Messages))
 		}
 	}
-	if !strings.Contains(fmt.Sprint(w.names(run.ID)), "proactive_compact") {
-		t.Fatal(w.names(run.ID))
+	if got := fmt.Sprint(w.names(run.ID)); !strings.Contains(got, "proactive_compact") || strings.Count(got, "warning") != 3 {
+		t.Fatal(got)
+	}
+	// Later turns of the session try once each.
+	if next := w.wait(w.startIn(run.Session, "and now?", hob.RunOptions{}).ID); next.Status != hob.Completed || failed() != 4 {
+		t.Fatalf("%s %s after %d attempts to summarise", next.Status, next.Error, failed())
 	}
 }
 

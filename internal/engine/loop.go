@@ -26,6 +26,7 @@ func (a *active) drive() bool {
 	}
 	a.e.finished.Add(1)
 	a.remember(end)
+	a.e.recall.failed(a.run.Workspace, a.run.Session, a.failures)
 	if end.status == hob.Failed {
 		a.e.failed.Add(1)
 		a.e.Log.Warn("a run failed",

@@ -19,7 +19,17 @@ type recall struct {
 	byID  map[string]*list.Element
 	order list.List // of *remembered, the latest first
 	bytes int
+	// weary are the sessions that could not be summarised of late, with how often in a row.
+	weary map[weary]int
 }
+
+type weary struct {
+	ws      hob.WorkspaceID
+	session hob.SessionID
+}
+
+// maxWeary is how many of them are known; at the bound it begins anew.
+const maxWeary = 4096
 
 type remembered struct {
 	session string
@@ -172,6 +182,28 @@ func (r *recall) put(session string, h hob.History) {
 	r.byID[session] = r.order.PushFront(m)
 	r.bytes += m.bytes
 	r.bound()
+}
+
+// failed keeps how often the session could not be summarised in a row, so that a model that cannot do it is not paid for
+// three times in every turn.
+func (r *recall) failed(ws hob.WorkspaceID, session hob.SessionID, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n == 0 {
+		delete(r.weary, weary{ws, session})
+		return
+	}
+	if r.weary == nil || len(r.weary) >= maxWeary {
+		r.weary = map[weary]int{}
+	}
+	r.weary[weary{ws, session}] = n
+}
+
+// failures gives what failed kept.
+func (r *recall) failures(ws hob.WorkspaceID, session hob.SessionID) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.weary[weary{ws, session}]
 }
 
 // bound drops the sessions used least recently until the rest fits.

@@ -17,7 +17,6 @@ type answer struct {
 	lost      bool // the answer that was cut asked for tools
 	finish    string
 	usage     *hob.Usage
-	model     string
 }
 
 // Texts that ask a model to go on with an answer that did not come whole.
@@ -104,7 +103,7 @@ func (a *active) answerEnds() (ending, bool) {
 			return ending{hob.Failed, hob.CodeResponseFormat, "the answer is not in the form that was asked for: " + wrong}, true
 		}
 	}
-	if a.spent != "" {
+	if a.spent != "" || a.passed() != "" {
 		return ending{status: hob.Completed, code: hob.CodeBudget}, true
 	}
 	return ending{status: hob.Completed}, true
@@ -190,7 +189,7 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 	for d, err := range a.plan.model.Provider.Stream(ctx, req) {
 		if err != nil {
 			write(join.rest())
-			a.spend(book, ans)
+			a.spend(book, ans, err)
 			return err
 		}
 		if d.Text != "" {
@@ -208,11 +207,11 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 			ans.artefact = d.Artefact
 		}
 		if most := a.e.Limits.AnswerBytes; ans.text.Len()+ans.reasoning.Len() > most {
-			a.spend(book, ans)
+			a.spend(book, ans, nil)
 			return &hob.ProviderError{Class: hob.ClassTooLarge, Message: fmt.Sprintf("the model's answer is longer than %d bytes", most)}
 		}
 		if d.Finish != "" {
-			ans.finish, ans.usage, ans.model = d.Finish, d.Usage, d.Model
+			ans.finish, ans.usage = d.Finish, d.Usage
 		}
 		if a.log.full() {
 			if err := a.log.sync(); err != nil {
@@ -224,7 +223,7 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 	if u := ans.usage; u != nil && plausible(*u) {
 		a.learn(book.estimate, u.PromptTokens)
 	}
-	a.spend(book, ans)
+	a.spend(book, ans, nil)
 	if ans.finish == "" {
 		return &hob.ProviderError{Class: hob.ClassCut, Message: "the model's answer ended without an end"}
 	}

@@ -27,6 +27,9 @@ const (
 //go:embed demo.script
 var demoScript string
 
+// noMoreTools is the answer of a turn that has nothing but calls where none may be made.
+const noMoreTools = "I would go on, but this step may use no tools any more."
+
 const echoScript = "text: {{message}}\nchunks: 4\n"
 
 func init() {
@@ -115,7 +118,8 @@ type player struct {
 	began   bool
 	stopped bool
 	calls   int
-	written int // characters of text, reasoning and arguments
+	written int  // characters of text, reasoning and arguments
+	barred  bool // a call was left out, because the request allows none
 }
 
 func (p *player) play(s *Script) error {
@@ -143,9 +147,16 @@ func (p *player) play(s *Script) error {
 		return p.failure(0, hob.ClassPromptTooLong, fmt.Sprintf("the messages hold more than %d characters", t.limit))
 	}
 	for _, s := range t.steps {
+		if s.call != nil && p.request.NoToolUse {
+			p.barred = true
+			continue
+		}
 		if err := p.step(s, t); err != nil || p.stopped {
 			return err
 		}
+	}
+	if p.barred && p.written == 0 {
+		return p.say(noMoreTools, t)
 	}
 	return p.end(t)
 }
