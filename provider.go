@@ -22,6 +22,7 @@ type Model struct {
 	Window   int    // context window in tokens
 	Light    string // a model string: a lightweight model of the same provider, for summaries; "" = the model itself
 	Price    *Price // nil where it is not known
+	Effort   bool   // reasoning_effort is passed on to the model
 	// Count counts a text's tokens exactly as the model does. It is nil where the model's tokenizer is not known.
 	Count func(text string) int
 }

@@ -110,7 +110,11 @@ func (c *caller) stream(ctx context.Context, x exchange, yield func(hob.Delta, e
 		if f == nil {
 			return
 		}
-		if !f.again || attempt >= c.limits.retries || f.wait > MaxRetryAfter {
+		if f.again && f.wait > MaxRetryAfter {
+			f.again = false
+			f.err.Message += fmt.Sprintf("; %s asks to be left alone for %s", c.name, f.wait.Round(time.Second))
+		}
+		if !f.again || attempt >= c.limits.retries {
 			yield(hob.Delta{}, f.err)
 			return
 		}

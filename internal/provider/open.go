@@ -87,7 +87,7 @@ func (r *Registry) Open(ctx context.Context, ws hob.WorkspaceID, model string) (
 	}
 	return hob.Model{
 		Provider: p, Name: to.maker.name, Model: to.model, Window: windowOf(p, to.model),
-		Light: r.light(to), Price: price, Count: counterOf(to.model),
+		Light: r.light(to), Price: price, Count: counterOf(to.model), Effort: effortOf(p, to.model),
 	}, nil
 }
 

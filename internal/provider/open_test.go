@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -340,8 +341,32 @@ func TestOpen_MessagesNameTheWorkspacesKey(t *testing.T) {
 	r := provider.New(provider.Config{OpenAI: provider.Endpoint{Key: "op"}, Clients: s, Keys: k.get, Retries: -1})
 	a := collect(t, openFor(t, r, theirs, "gpt-4o"), ask("hi"))
 	if a.Err == nil || a.Err.Class != hob.ClassUnauthorized || strings.Contains(a.Err.Message, "ws-secret") ||
-		strings.Contains(a.Err.Message, "OPENAI_API_KEY") || !strings.Contains(a.Err.Message, "the workspace's provider key openai") {
+		strings.Contains(a.Err.Message, "OPENAI_API_KEY") || !strings.Contains(a.Err.Message, "the provider key openai") {
 		t.Errorf("got %+v", a.Err)
+	}
+}
+
+func TestOpen_SaysWhetherAnEffortReachesTheModel(t *testing.T) {
+	t.Parallel()
+	k := &rings{}
+	k.set(theirs, hob.ProviderKey{Provider: "mine", BaseURL: "https://mine.example/v1"}, hob.ProviderKey{Provider: "openrouter", Key: "k"})
+	r := provider.New(provider.Config{
+		OpenAI: provider.Endpoint{Key: "k"}, Anthropic: provider.Endpoint{Key: "k"}, Gemini: provider.Endpoint{Key: "k"}, Clients: &spy{}, Keys: k.get,
+		Profiles: func(context.Context) ([]hob.ModelProfile, error) {
+			return []hob.ModelProfile{
+				{Endpoint: "https://mine.example/v1", Model: "probed", Facts: json.RawMessage(`{"reasoning_effort":"low"}`)},
+				{Endpoint: "https://mine.example/v1", Model: "o3", Facts: json.RawMessage(`{"reasoning_effort":"refused"}`)},
+			}, nil
+		},
+	})
+	for model, want := range map[string]bool{
+		"gpt-5": true, "gpt-4o": false, "openai/unheard-of": false, "mine/unheard-of": false, "mine/probed": true, "mine/o3": false, "mine/o3-mini": true,
+		"openrouter/who/ever": true, "claude-sonnet-4-5": true, "claude-3-haiku": false, "gemini-2.5-pro": true, "gemini-2.0-flash": false,
+		"scripted/demo": true,
+	} {
+		if got := openFor(t, r, theirs, model).Effort; got != want {
+			t.Errorf("%s: %t", model, got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ type ProbeConfig struct {
 	Dialect string // openai, anthropic or gemini
 	BaseURL string // as the dialect's variable has it: with the version for openai, without it for the others
 	Key     hob.Secret
+	KeyName string // how messages call what holds the key; "" = the key
 	Model   string // as the endpoint names it
 	Clients Clients
 	Each    time.Duration // of one call; 0 = DefaultProbeEach
@@ -133,6 +135,7 @@ type prober struct {
 	first   heard // the plain answer
 	called  heard // an answer that calls the tool; without calls where the model made none
 	thought bool  // some answer had reasoning
+	usual   bool  // a tool's name of MaxToolName characters was taken
 }
 
 // openai says whether the dialect is the one that servers of all kinds speak, so that fields may be unknown to them.
@@ -149,7 +152,7 @@ func (p *prober) open(ctx context.Context, trial Facts) (hob.Model, error) {
 	}
 	at := Endpoint{Key: p.config.Key, BaseURL: p.report.Endpoint}
 	c := Config{
-		Clients: p.tap, Retries: 1, BreakAfter: -1,
+		Clients: p.tap, names: &endpointNames{key: cmp.Or(p.config.KeyName, "the key"), url: "the address " + quote(p.report.Endpoint)}, Retries: 1, BreakAfter: -1,
 		FirstWait: p.config.Each, ThinkerWait: p.config.Each, Idle: p.config.Each, Stall: p.config.Each, Total: p.config.Each,
 		Profiles: func(context.Context) ([]hob.ModelProfile, error) {
 			return []hob.ModelProfile{{Endpoint: p.report.Endpoint, Model: p.config.Model, Facts: facts}}, nil

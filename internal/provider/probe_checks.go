@@ -28,6 +28,7 @@ var probes = []probe{
 	{"instructions", (*prober).instructions},
 	{"max tokens", (*prober).maxTokens},
 	{"temperature", (*prober).temperature},
+	{"reasoning effort", (*prober).effort},
 	{"tool call", (*prober).toolCall},
 	{"reasoning sent back", (*prober).reasoningBack},
 	{"tool result", (*prober).toolResult},
@@ -110,26 +111,46 @@ func (p *prober) instructions(ctx context.Context) Check {
 			roles = append(roles, role)
 		}
 	}
+	return p.choose(ctx, ask, choice{
+		values: roles, set: func(f *Facts, role string) { f.SystemRole = role },
+		kept: func(h heard) bool { return h.said(word) }, yes: "obeyed", otherwise: "not obeyed",
+	})
+}
+
+// choice is a fact with several values, of which an endpoint may take some and keep what is asked under some.
+type choice struct {
+	values    []string // in the order in which they are tried
+	set       func(*Facts, string)
+	kept      func(heard) bool // the answer shows that the model kept to what was asked
+	yes       string           // a note: how that is called
+	otherwise string           // and what a request that was merely taken lacks
+}
+
+// choose finds the first value that is kept, else the first that is taken, and keeps it as the fact.
+func (p *prober) choose(ctx context.Context, ask hob.Request, c choice) Check {
 	var refused []string
 	taken, last := "", heard{}
-	for _, role := range roles {
+	for _, value := range c.values {
 		trial := p.facts
-		trial.SystemRole = role
+		c.set(&trial, value)
 		h := p.call(ctx, trial, ask)
 		switch {
-		case h.answered() && h.said(word):
-			p.facts.SystemRole = role
-			return Check{Outcome: Yes, Note: "obeyed as " + role + without(refused)}
+		case h.answered() && c.kept(h):
+			c.set(&p.facts, value)
+			return Check{Outcome: Yes, Note: c.yes + " as " + value + without(refused)}
 		case h.answered() && taken == "":
-			taken = role
+			taken = value
 		case h.refused():
-			refused = append(refused, role)
+			refused = append(refused, value)
 		}
 		last = h
 	}
-	if taken != "" {
-		p.facts.SystemRole = taken
-		return Check{Outcome: Unclear, Note: "taken as " + taken + ", but not obeyed" + without(refused)}
+	switch {
+	case taken != "":
+		c.set(&p.facts, taken)
+		return Check{Outcome: Unclear, Note: "taken as " + taken + ", but " + c.otherwise + without(refused)}
+	case len(refused) == len(c.values):
+		return Check{Outcome: No, Note: "refused as " + strings.Join(refused, " and as ")}
 	}
 	return unclear(last)
 }
@@ -165,44 +186,23 @@ func (p *prober) simple(ctx context.Context, ask hob.Request, judge func(heard) 
 func (p *prober) maxTokens(ctx context.Context) Check {
 	ask := plainAsk("Count from 1 to 100 in words.")
 	ask.MaxTokens = 16
-	kept := func(h heard) Check {
-		if h.finish == hob.FinishLength {
-			return Check{Outcome: Yes, Note: "kept, and told by the finish reason"}
-		}
-		return Check{Outcome: Unclear, Note: "taken, but the answer did not end at it"}
-	}
+	kept := func(h heard) bool { return h.finish == hob.FinishLength }
+	const otherwise = "the answer did not end at it"
 	if !p.openai() {
-		return p.simple(ctx, ask, kept)
+		return p.simple(ctx, ask, func(h heard) Check {
+			if kept(h) {
+				return Check{Outcome: Yes, Note: "kept, and told by the finish reason"}
+			}
+			return Check{Outcome: Unclear, Note: "taken, but " + otherwise}
+		})
 	}
 	fields := []string{fieldMaxTokens, fieldCompletion}
 	if p.table().completionTokens {
 		slices.Reverse(fields)
 	}
-	var refused []string
-	taken, last := "", heard{}
-	for _, field := range fields {
-		trial := p.facts
-		trial.MaxTokensField = field
-		h := p.call(ctx, trial, ask)
-		switch {
-		case h.answered() && h.finish == hob.FinishLength:
-			p.facts.MaxTokensField = field
-			return Check{Outcome: Yes, Note: "kept as " + field + without(refused)}
-		case h.answered() && taken == "":
-			taken = field
-		case h.refused():
-			refused = append(refused, field)
-		}
-		last = h
-	}
-	if taken != "" {
-		p.facts.MaxTokensField = taken
-		return Check{Outcome: Unclear, Note: "taken as " + taken + ", but the answer did not end at it" + without(refused)}
-	}
-	if len(refused) == len(fields) {
-		return Check{Outcome: No, Note: "refused as " + strings.Join(refused, " and as ")}
-	}
-	return unclear(last)
+	return p.choose(ctx, ask, choice{
+		values: fields, set: func(f *Facts, field string) { f.MaxTokensField = field }, kept: kept, yes: "kept", otherwise: otherwise,
+	})
 }
 
 // flag is a check that sets one fact: yes where the endpoint takes the request under it, no where it refuses it.
@@ -226,6 +226,37 @@ func (p *prober) temperature(ctx context.Context) Check {
 	t := 0.2
 	ask.Temperature = &t
 	return p.flag(ctx, ask, func(f *Facts) **bool { return &f.Temperature }, "may be set")
+}
+
+// effort finds out whether the endpoint takes a reasoning effort, and the least that it takes. A server that passes over
+// fields it does not know takes all of them, which does no harm. Only OpenAI's dialect leaves open whether the field is known.
+func (p *prober) effort(ctx context.Context) Check {
+	if !p.openai() {
+		return Check{Outcome: Unclear, Note: "not a choice of this dialect's profile"}
+	}
+	asked := func(word string) heard {
+		ask := plainAsk("Reply with the single word pong.")
+		ask.ReasoningEffort = hob.ReasoningEffort(word)
+		trial := p.facts
+		trial.ReasoningEffort = word
+		return p.call(ctx, trial, ask)
+	}
+	const sure = string(hob.EffortLow) // whoever knows the field knows this word
+	switch h := asked(sure); {
+	case h.refused():
+		p.facts.ReasoningEffort = effortRefused
+		return Check{Outcome: No, Note: h.why()}
+	case !h.answered():
+		return unclear(h)
+	}
+	p.facts.ReasoningEffort = sure
+	for _, word := range []string{string(hob.EffortNone), effortLeast} {
+		if asked(word).answered() {
+			p.facts.ReasoningEffort = word
+			break
+		}
+	}
+	return Check{Outcome: Yes, Note: "taken, from " + p.facts.ReasoningEffort + " on"}
 }
 
 // picture shows a red square.

@@ -46,6 +46,8 @@ func obedient(alter func(fakeai.Reply) fakeai.Reply) func(fakeai.Parsed) fakeai.
 				r = alter(r)
 			}
 			return r
+		case strings.HasPrefix(last.Text, "effort "):
+			return fakeai.Text(last.Text)
 		case bytes.Contains(p.Body, []byte(`"response_format"`)), strings.Contains(all, "Answer with one JSON"), bytes.Contains(p.Body, []byte(`"format":{`)):
 			return fakeai.Text(`{"colour": "red"}`)
 		case strings.Contains(all, "BANANA"):
@@ -101,7 +103,7 @@ func newGuard(t *testing.T) *egress.Guard {
 func probeAt(t *testing.T, url, model string) provider.ProbeReport {
 	t.Helper()
 	report, err := provider.Probe(t.Context(), provider.ProbeConfig{
-		Dialect: "openai", BaseURL: url, Key: testKey, Model: model, Clients: newGuard(t), Each: 20 * time.Second,
+		Dialect: "openai", BaseURL: url, Key: testKey, KeyName: "THE_KEY", Model: model, Clients: newGuard(t), Each: 20 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,6 +177,27 @@ func shaped(s fakeai.Shape) func(fakeai.Reply) fakeai.Reply {
 
 func thoughtful(r fakeai.Reply) fakeai.Reply { r.Reasoning = []string{"Let me see."}; return r }
 
+// echoEffort makes the model say which effort it was asked for.
+func echoEffort(body map[string]any) string {
+	if e, ok := body["reasoning_effort"].(string); ok {
+		list := messagesOf(body)
+		list[len(list)-1]["content"] = "effort " + e
+		delete(body, "reasoning_effort")
+	}
+	return ""
+}
+
+// shortNames is the oddity of a server that takes longer names than the fake behind it does.
+func shortNames(body map[string]any) string {
+	tools, _ := body["tools"].([]any)
+	for _, tool := range tools {
+		if f := tool.(map[string]any)["function"].(map[string]any); len(f["name"].(string)) > 64 {
+			delete(body, "tools") // it answers without a call, as models may
+		}
+	}
+	return ""
+}
+
 // TestProbe_FindsWhatIsOddAndTheProfileMakesItWork probes servers that are odd in one way each. ask is a request that the
 // table's way of writing makes them refuse, or that they answer wrongly, as good tells, and that works with the profile.
 func TestProbe_FindsWhatIsOddAndTheProfileMakesItWork(t *testing.T) {
@@ -194,7 +217,7 @@ func TestProbe_FindsWhatIsOddAndTheProfileMakesItWork(t *testing.T) {
 		"nothing": {
 			want: `{"stream_options":true,"usage":"stream_options","system_role":"system","max_tokens_field":"max_tokens","temperature":true,
 				"tools":true,"call_ids":"present","parallel_calls":true,"tools_needed_on_last_step":false,"tool_choice_none":true,"reasoning":"none",
-				"name_limit":64,"response_format":"json_schema","strict_schemas":true,"images":true,"finish_reasons":["length","stop","tool_calls"]}`,
+				"name_limit":64,"reasoning_effort":"refused","response_format":"json_schema","strict_schemas":true,"images":true,"finish_reasons":["length","stop","tool_calls"]}`,
 		},
 		"no usage": {
 			odd: func(b map[string]any) string { delete(b, "stream_options"); return "" }, want: `{"stream_options":true,"usage":"never"}`,
@@ -327,6 +350,29 @@ func TestProbe_FindsWhatIsOddAndTheProfileMakesItWork(t *testing.T) {
 			odd: refuses("response_format"), want: `{"response_format":"none"}`,
 			ask:  with(ask("hi"), func(r *hob.Request) { r.ResponseFormat = schema }),
 			good: func(a answer) bool { return a.Err == nil && json.Valid([]byte(a.Text)) },
+		},
+		"has no limit of names": {
+			want: `{"name_limit":null,"tools":true}`, odd: shortNames,
+		},
+		"refuses a reasoning effort": {
+			model: "gpt-oss", odd: refuses("reasoning_effort"), want: `{"reasoning_effort":"refused"}`,
+			ask: with(ask("hi"), func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh }),
+		},
+		"thinks as it is told": {
+			want: `{"reasoning_effort":"none"}`, odd: echoEffort,
+			ask:  with(ask("hi"), func(r *hob.Request) { r.ReasoningEffort = hob.EffortHigh }),
+			good: func(a answer) bool { return a.Text == "effort high" },
+		},
+		"thinks at least a little": {
+			want: `{"reasoning_effort":"low"}`,
+			ask:  with(ask("hi"), func(r *hob.Request) { r.ReasoningEffort = hob.EffortNone }),
+			good: func(a answer) bool { return a.Text == "effort low" },
+			odd: func(b map[string]any) string {
+				if e := b["reasoning_effort"]; e == "none" || e == "minimal" {
+					return "reasoning_effort must be low, medium or high"
+				}
+				return echoEffort(b)
+			},
 		},
 		"refuses images": {
 			want: `{"images":false}`,
@@ -474,8 +520,8 @@ func TestProbe_AnEndpointThatCannotBeUsedEndsIt(t *testing.T) {
 		handle http.HandlerFunc
 		note   string
 	}{
-		"wrong key":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "401"},
-		"no such model":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "404"},
+		"wrong key":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "401: Unauthorized (check THE_KEY)"},
+		"no such model":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "404: Not Found (check the model's name and the address http://127.0.0.1:"},
 		"a web page":         {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "web page"},
 		"refuses everything": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "400"},
 	} {
@@ -488,6 +534,15 @@ func TestProbe_AnEndpointThatCannotBeUsedEndsIt(t *testing.T) {
 				t.Errorf("got %+v", report)
 			}
 		})
+	}
+}
+
+func TestProbe_AsksWhetherTheVersionIsMissing(t *testing.T) {
+	t.Parallel()
+	url := strings.TrimSuffix(oddServer(t, nil, nil, ""), "/v1")
+	report := probeAt(t, url, "m")
+	if report.Usable || !strings.Contains(report.Checks[0].Note, "does the address lack /v1?") || !strings.Contains(report.Checks[0].Note, url) {
+		t.Errorf("got %+v", report)
 	}
 }
 

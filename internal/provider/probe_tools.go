@@ -246,7 +246,7 @@ func (p *prober) calledNamed(ctx context.Context, n, limit int) (heard, bool) {
 func (p *prober) name64(ctx context.Context) Check {
 	h, taken := p.calledNamed(ctx, MaxToolName, MaxToolName)
 	if taken {
-		p.facts.NameLimit = MaxToolName
+		p.usual = true
 		return Check{Outcome: Yes, Note: "taken"}
 	}
 	if h.err != nil && !h.refused() {
@@ -261,14 +261,18 @@ func (p *prober) name64(ctx context.Context) Check {
 	return Check{Outcome: No, Note: "not taken, nor shortened"}
 }
 
+// name65 looks for a limit just above the length that is taken for granted. Where there is none, no fact is kept: names are
+// shortened to the usual length all the same.
 func (p *prober) name65(ctx context.Context) Check {
 	const length = MaxToolName + 1
 	h, taken := p.calledNamed(ctx, length, length)
 	switch {
 	case taken:
-		p.facts.NameLimit = length
-		return Check{Outcome: Yes, Note: "taken"}
+		return Check{Outcome: Yes, Note: fmt.Sprintf("taken; no limit was found, and names beyond %d are shortened all the same", MaxToolName)}
 	case h.err == nil || h.refused():
+		if p.usual {
+			p.facts.NameLimit = MaxToolName
+		}
 		return Check{Outcome: No, Note: "not taken; longer names are shortened"}
 	}
 	return unclear(h)

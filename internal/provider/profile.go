@@ -35,7 +35,8 @@ type Facts struct {
 	ToolChoiceNone        *bool    `json:"tool_choice_none,omitempty"`    // takes tools whose use is forbidden
 	ToolsNeededOnLastStep *bool    `json:"tools_needed_on_last_step,omitempty"`
 	Images                *bool    `json:"images,omitempty"`
-	Window                int      `json:"window,omitempty"` // tokens
+	ReasoningEffort       string   `json:"reasoning_effort,omitempty"` // the least that may be asked for, or refused: the field is not known
+	Window                int      `json:"window,omitempty"`           // tokens
 }
 
 // Values of Facts.
@@ -48,6 +49,7 @@ const (
 	echoNeeded, echoIgnored, echoRefused       = "needed", "ignored", "refused"
 	fieldMaxTokens, fieldCompletion            = "max_tokens", "max_completion_tokens"
 	roleDeveloper                              = "developer"
+	effortRefused                              = "refused"
 )
 
 // Bounds of a profile.
@@ -76,6 +78,7 @@ func ReadFacts(raw json.RawMessage) (Facts, error) {
 		{"response_format", f.ResponseFormat, []string{formSchema, formJSON, factNone}},
 		{"system_role", f.SystemRole, []string{string(hob.RoleSystem), roleDeveloper, string(hob.RoleUser)}},
 		{"max_tokens_field", f.MaxTokensField, []string{fieldMaxTokens, fieldCompletion}},
+		{"reasoning_effort", f.ReasoningEffort, []string{string(hob.EffortNone), effortLeast, string(hob.EffortLow), effortRefused}},
 	} {
 		if word.value != "" && !slices.Contains(word.known, word.value) {
 			return Facts{}, hob.Errorf(hob.Invalid, "the fact %s of a model profile must be one of %s, not %q", word.name,
@@ -134,6 +137,16 @@ func (p *Facts) over(f family) family {
 	}
 	if p.Window > 0 {
 		f.window = p.Window
+	}
+	switch p.ReasoningEffort {
+	case string(hob.EffortNone):
+		f.effort = effortNone
+	case effortLeast:
+		f.effort = effortMinimal
+	case string(hob.EffortLow):
+		f.effort = effortClassic
+	case effortRefused:
+		f.effort = effortUnknown
 	}
 	switch p.ReasoningEcho {
 	case echoNeeded:
@@ -282,4 +295,19 @@ func windowOf(p hob.Provider, model string) int {
 		return own.family(model).window
 	}
 	return familyOf(model).window
+}
+
+// effortOf says whether a wanted reasoning effort reaches a provider's model.
+func effortOf(p hob.Provider, model string) bool {
+	switch p := p.(type) {
+	case *chat:
+		return p.style.reasoningObject || p.family(model).effort != effortUnknown
+	case *messages:
+		return p.family(model).thinking != thinkNever
+	case *gemini:
+		return familyOf(model).thinking != thinkNever
+	case *scripted:
+		return true // it has no use for one, so none is missed
+	}
+	return false
 }

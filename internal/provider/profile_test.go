@@ -18,7 +18,7 @@ func TestReadFacts_NamesTheFactThatIsWrong(t *testing.T) {
 		`{"deltas":"odd"}`: "deltas", `{"call_ids":"x"}`: "call_ids", `{"usage":"x"}`: "usage", `{"reasoning_echo":"x"}`: "reasoning_echo",
 		`{"response_format":"x"}`: "response_format", `{"system_role":"tool"}`: "system_role", `{"max_tokens_field":"x"}`: "max_tokens_field",
 		`{"name_limit":15}`: "name_limit", `{"name_limit":1025}`: "name_limit", `{"window":511}`: "window", `{"window":-1}`: "window",
-		`{"window":100000001}`: "window",
+		`{"window":100000001}`: "window", `{"reasoning_effort":"high"}`: "reasoning_effort",
 	} {
 		_, err := ReadFacts(json.RawMessage(raw))
 		var e *hob.Error
@@ -47,9 +47,11 @@ func TestFacts_OverrideTheTableOnlyWhereTheyAreKnown(t *testing.T) {
 		MaxTokensField: fieldMaxTokens, Temperature: yes(), SystemRole: "user", ResponseFormat: factNone, Images: no(), Window: 1000,
 		ReasoningEcho: echoNeeded, StreamOptions: no(), StrictSchemas: no(), NameLimit: 20, ParallelCalls: no(),
 		ToolsNeededOnLastStep: yes(), ToolChoiceNone: no(), CallIDs: idsDuplicate, Reasoning: reasoningPlain,
+		ReasoningEffort: string(hob.EffortLow),
 	}
 	got := f.over(table)
-	if got.completionTokens || got.noTemperature || got.system != "user" || got.form != formWords || !got.textOnly || got.window != 1000 || !got.echo {
+	if got.completionTokens || got.noTemperature || got.system != "user" || got.form != formWords || !got.textOnly || got.window != 1000 || !got.echo ||
+		got.effort != effortClassic {
 		t.Errorf("got %+v", got)
 	}
 	if got.quirks != (quirks{noStreamOptions: true, noStrict: true, nameLimit: 20, oneCall: true, toolsOnLast: true, noToolChoice: true, echoPlain: true, sameIDs: true}) {

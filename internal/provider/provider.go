@@ -51,6 +51,8 @@ type Config struct {
 	// time. nil = the tables of this package are all there is.
 	Profiles func(context.Context) ([]hob.ModelProfile, error)
 
+	names *endpointNames // of one endpoint that is tried out; nil = by the variables
+
 	Retries     int           // further tries of one call; negative = none
 	RetryBase   time.Duration // the first wait between two tries
 	FirstWait   time.Duration // silence before the first delta
@@ -63,6 +65,9 @@ type Config struct {
 	BreakMost   time.Duration // up to this long
 	Clock       hob.Clock     // nil = the system's
 }
+
+// endpointNames is how messages call where an endpoint's key and address come from.
+type endpointNames struct{ key, url string }
 
 // maker is what a provider's file registers.
 type maker struct {
@@ -228,9 +233,12 @@ func (e env) caller(name, keyVar, urlVar, base string) (caller, error) {
 		return caller{}, hob.Errorf(hob.Internal, "provider: no HTTP clients were given")
 	}
 	open := client.OperatorClient
-	if e.own {
-		keyVar = "the workspace's provider key " + name
+	switch n := e.config.names; {
+	case e.own:
+		keyVar = "the provider key " + name
 		urlVar = "the base_url of the provider key " + name
+	case n != nil:
+		keyVar, urlVar = n.key, n.url
 	}
 	if e.endpoint.BaseURL != "" {
 		base = e.endpoint.BaseURL

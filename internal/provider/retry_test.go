@@ -276,6 +276,18 @@ func TestProviders_AWaitBeyondTheDeadlineIsNotBegun(t *testing.T) {
 	})
 }
 
+func TestProviders_ALongerWaitThanIsGrantedIsToldInTheError(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, v vendor) {
+		b := newBed(t, v, fakeai.Always(fakeai.Error(429, "slow down").WithRetryAfter("600")), nil)
+		a := collect(t, b.model, ask("hi"))
+		if a.Err == nil || a.Err.RetryAfter != 10*time.Minute || len(b.fake.Requests()) != 1 ||
+			!strings.Contains(a.Err.Message, "slow down") || !strings.Contains(a.Err.Message, "asks to be left alone for 10m0s") {
+			t.Errorf("after %d requests: %+v", len(b.fake.Requests()), a.Err)
+		}
+	})
+}
+
 func TestProviders_ShouldRetryHeaderDecides(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, v vendor) {

@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"hob"
 	"hob/internal/egress"
@@ -52,11 +55,12 @@ func (c *caller) vendor(status int, e vendorError, x exchange) *failedTry {
 		says = verdictBroken
 	}
 	return &failedTry{again: again, says: says, wait: e.Wait, err: &hob.ProviderError{
-		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e)), RetryAfter: e.Wait,
+		Class: class, Status: status, Message: c.clean.clean(c.message(status, class, e, x.path)), RetryAfter: e.Wait,
 	}}
 }
 
-func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string {
+// message tells what was answered at a path, and what to look at.
+func (c *caller) message(status int, class hob.ErrorClass, e vendorError, path string) string {
 	said := quote(c.clean.clean(e.Message))
 	if said == "" {
 		said = http.StatusText(status)
@@ -71,10 +75,21 @@ func (c *caller) message(status int, class hob.ErrorClass, e vendorError) string
 		return text + " (check " + c.keyVar + ")"
 	case status >= 300 && status < 400:
 		return text + " (redirects are not followed; check " + c.urlVar + ")"
+	case (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && LacksVersion(c.base+path):
+		return text + " (does the address lack /v1? else check the model's name and " + c.urlVar + ")"
 	case status == http.StatusNotFound:
 		return text + " (check the model's name and " + c.urlVar + ")"
 	}
 	return text
+}
+
+// LacksVersion says whether no part of an address's path is a version, as /v1 or /v1beta: OpenAI's dialect has it in the
+// base URL, where it is easily left out, and the others in the path of each request.
+func LacksVersion(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && !slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool {
+		return len(part) > 1 && part[0] == 'v' && part[1] >= '0' && part[1] <= '9'
+	})
 }
 
 // streamError is an error the provider reported inside a stream.
@@ -98,7 +113,7 @@ func (c *caller) broken(ctx, parent context.Context, out *sink, x exchange, err 
 	case errors.Is(context.Cause(ctx), errTotal):
 		f = &failedTry{err: c.timedOut(), says: verdictBroken}
 	default:
-		f = &failedTry{err: c.connection(ctx, err), again: transient(err) || context.Cause(ctx) != nil}
+		f = &failedTry{err: c.connection(ctx, err, x.path), again: transient(err) || context.Cause(ctx) != nil}
 		if f.err.Class == hob.ClassModelError && !misread(err) {
 			f.says = verdictBroken
 		}
@@ -118,7 +133,8 @@ func (c *caller) timedOut() *hob.ProviderError {
 	}
 }
 
-func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
+// connection sorts what went wrong with a request to a path before or without an answer in the dialect.
+func (c *caller) connection(ctx context.Context, err error, path string) *hob.ProviderError {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -134,6 +150,8 @@ func (c *caller) connection(ctx context.Context, err error) *hob.ProviderError {
 		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+guard.Message+"; check "+c.urlVar
 	case errors.As(err, &ours):
 		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+ours.Message
+	case (errors.Is(err, errWebPage) || errors.Is(err, errNoModel)) && LacksVersion(c.base+path):
+		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+err.Error()+"; does the address lack /v1? else check "+c.urlVar
 	case errors.Is(err, errWebPage), errors.Is(err, errNoModel):
 		e.Class, e.Message = hob.ClassBadRequest, c.name+": "+err.Error()+"; check "+c.urlVar
 	case errors.Is(err, errSilent), errors.Is(err, errStalled):

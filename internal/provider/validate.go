@@ -111,7 +111,7 @@ func (r *Registry) tried(k hob.ProviderKey) (asker, error) {
 // whatever its HTTP status was.
 func (q keyTest) ask(ctx context.Context) (status int, said string, err error) {
 	c := q.caller
-	failed := func(err error) (int, string, error) { return 0, c.connection(ctx, err).Message, err }
+	failed := func(err error) (int, string, error) { return 0, c.connection(ctx, err, q.path).Message, err }
 	client, err := c.client()
 	if err != nil {
 		return failed(err)
@@ -149,5 +149,5 @@ func (q keyTest) ask(ctx context.Context) (status int, said string, err error) {
 	if class == hob.ClassUnauthorized && res.StatusCode == http.StatusBadRequest {
 		res.StatusCode = http.StatusUnauthorized // Google's answer to a wrong key
 	}
-	return res.StatusCode, c.message(res.StatusCode, class, e), nil
+	return res.StatusCode, c.message(res.StatusCode, class, e, q.path), nil
 }

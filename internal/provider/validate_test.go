@@ -48,6 +48,21 @@ func TestValidate_AsksTheRightPlaceWithTheKeyAlone(t *testing.T) {
 	}
 }
 
+func TestValidate_AsksWhetherTheVersionIsMissing(t *testing.T) {
+	t.Parallel()
+	for base, asks := range map[string]bool{
+		"https://mine.example": true, "https://mine.example/openai": true, "https://mine.example/v1": false, "https://mine.example/api/paas/v4": false,
+	} {
+		for body, status := range map[string]int{"not found": http.StatusNotFound, "<html>": http.StatusOK} {
+			r := provider.New(provider.Config{Clients: &spy{status: status, body: body}})
+			_, reason, err := r.Validate(t.Context(), hob.ProviderKey{Provider: "my-server", BaseURL: base})
+			if err != nil || strings.Contains(reason, "lack /v1?") != asks || !strings.Contains(reason, "the provider key my-server") {
+				t.Errorf("%s answers %d: %q, %v", base, status, reason, err)
+			}
+		}
+	}
+}
+
 func TestValidate_TellsRefusedKeysFromOtherFailures(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-secret-0123456789"
