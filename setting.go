@@ -16,6 +16,13 @@ const (
 	BoolSetting   SettingType = "bool"
 )
 
+// Where a setting's value is from.
+const (
+	FromWorkspace   = "workspace"
+	FromEnvironment = "environment" // the operator's
+	FromDefault     = "default"
+)
+
 // Setting describes one key of a workspace's settings and, in a list, its value.
 type Setting struct {
 	Key         string      `json:"key"`
@@ -23,7 +30,8 @@ type Setting struct {
 	Description string      `json:"description"`
 	Type        SettingType `json:"type"`
 	Default     any         `json:"default"`
-	Value       any         `json:"value"` // Mask for a secret that is set
+	Value       any         `json:"value"`  // Mask for a secret that is set
+	Source      string      `json:"source"` // where the value is from: FromWorkspace, FromEnvironment or FromDefault
 	Advanced    bool        `json:"advanced"`
 	Secret      bool        `json:"secret"`
 	Min         *float64    `json:"min,omitempty"`
@@ -92,4 +100,6 @@ type ModelProfile struct {
 type ProfileStore interface {
 	Profiles(ctx context.Context) ([]ModelProfile, error)
 	PutProfile(ctx context.Context, by Principal, p ModelProfile) error
+	// DeleteProfile forgets what was found. It is NotFound where nothing was.
+	DeleteProfile(ctx context.Context, by Principal, endpoint, model string) error
 }

@@ -154,6 +154,13 @@ func (c *Client) Profiles(ctx context.Context) ([]hob.ModelProfile, error) {
 	return list.Profiles, err
 }
 
+// DeleteProfile forgets what probing a model found. The endpoint is as the list has it.
+func (c *Client) DeleteProfile(ctx context.Context, endpoint, model string) error {
+	return c.call(ctx, request{
+		method: http.MethodDelete, path: "/api/provider-profiles", query: url.Values{"endpoint": {endpoint}, "model": {model}},
+	}, nil)
+}
+
 // PutProfile keeps what probing a model found, in place of what was found before.
 func (c *Client) PutProfile(ctx context.Context, p hob.ModelProfile) (hob.ModelProfile, error) {
 	var kept hob.ModelProfile

@@ -83,3 +83,32 @@ func putProfile(c *call) error {
 	c.changed("a model profile was changed", p.Model)
 	return c.reply(http.StatusOK, profileAnswer{p, b.warnings})
 }
+
+// deleteProfile forgets a profile. Its endpoint and model are parameters, since addresses do not stand well in a path.
+func deleteProfile(c *call) error {
+	if err := c.whole("model profiles"); err != nil {
+		return err
+	}
+	endpoint, model := strings.TrimRight(strings.TrimSpace(c.queryValue("endpoint")), "/"), strings.TrimSpace(c.queryValue("model"))
+	for _, one := range []struct{ field, value string }{{"endpoint", endpoint}, {"model", model}} {
+		if one.value == "" {
+			return hob.Errorf(hob.Invalid, "%s is required, as the list of profiles has it", one.field).With("field", one.field)
+		}
+		if !plainText(one.value, maxEndpoint) {
+			return hob.Errorf(hob.Invalid, "%s must be text of at most %d bytes", one.field, maxEndpoint).With("field", one.field)
+		}
+	}
+	if err := c.s.Store.DeleteProfile(c.Context(), c.by, endpoint, model); err != nil {
+		return err
+	}
+	c.changed("a model profile was deleted", model)
+	c.s.sent(c.w, http.StatusNoContent)
+	return nil
+}
+
+func profileQuery() []param {
+	return []param{
+		{"endpoint", "string", "required: the endpoint as the list has it"},
+		{"model", "string", "required: the model as the list has it"},
+	}
+}

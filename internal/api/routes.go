@@ -103,6 +103,7 @@ func routes() []route {
 		{method: post, path: "/api/ai-provider-keys/validate", handle: validateProviderKey, scope: admin, tag: tagModels, summary: "Ask a provider whether it takes a key; nothing is stored", in: providerKeyInput{}, out: validAnswer{}, status: 200},
 		{method: get, path: "/api/provider-profiles", handle: listProfiles, scope: admin, tag: tagModels, summary: "List what probing models at their endpoints found", out: profileList{}, status: 200},
 		{method: put, path: "/api/provider-profiles", handle: putProfile, scope: admin, tag: tagModels, summary: "Keep what probing a model found", in: profileInput{}, out: profileAnswer{}, status: 200},
+		{method: del, path: "/api/provider-profiles", handle: deleteProfile, scope: admin, tag: tagModels, summary: "Forget what probing a model found", status: 204, query: profileQuery(), errors: []int{404}},
 
 		{method: get, path: "/api/usage", handle: reportUsage, scope: read, tag: tagUsage, summary: "Report tokens, cost and counts from the usage ledger", out: usageAnswer{}, status: 200, query: usageQuery()},
 

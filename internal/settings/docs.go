@@ -63,9 +63,9 @@ Settings are what an administrator changes for a workspace while the server runs
 
 A value is looked for in this order, and the first one found holds:
 
-1. what the workspace set
-2. the variable in the environment of the server, for all workspaces
-3. the default
+1. what the workspace set (` + "`\"source\": \"workspace\"`" + ` in the list)
+2. the variable in the environment of the server, for all workspaces (` + "`environment`" + `)
+3. the default (` + "`default`" + `)
 
 What an agent sets for itself, or a run asks for, comes before all of them where it speaks of the same thing: the timeout of a
 custom tool, for example, before ` + "`CUSTOM_TOOL_TIMEOUT`" + `. What the operator gives a server at its start, as its address or
@@ -75,8 +75,9 @@ the keys of model providers, is in [configuration.md](configuration.md).
 const docsTail = `
 ## Values
 
-Values may be sent as JSON numbers, ` + "`true` and `false`" + `, or text; blanks around a text are dropped. A number must be within its
-range, ends included. ` + "`true`, `1` and `yes`" + ` are true. One bad value refuses the whole change. A stored value that a later
+Values may be sent as JSON numbers, ` + "`true` and `false`" + `, or text; blanks around a text are dropped. ` + "`MODEL_PRICES`" + ` may be
+sent as a JSON object, too, and reads as compact text. A number must be within its range, ends included. ` + "`true`, `1` and `yes`" + ` are
+true. One bad value refuses the whole change. A stored value that a later
 version no longer takes counts as none. A variable with a bad value keeps the server from starting, and the error names it.
 
 Secrets are sealed at rest and read as ` + "`" + hob.Mask + "`" + `; that text sent back leaves the secret as it is, and an empty one takes it

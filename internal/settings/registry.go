@@ -46,6 +46,7 @@ type Key struct {
 	Min, Max    *float64 // of numbers
 	MaxBytes    int      // of text; MaxText where 0
 	Choices     []string // nil = any
+	JSON        bool     // text only: a JSON object, which may be sent as one and is kept as compact text
 	Secret      bool     // text only: sealed at rest, reads as a mask
 	Advanced    bool
 	Env         string // the operator's variable that stands in where a workspace set nothing; "" = HOB_ and the name
@@ -94,8 +95,8 @@ func Registry() []Key {
 			Description: "Newest turns of a conversation, the one under way included, whose tool results are not left out to save room; beside a summary they stay as they are as far as they fit",
 		},
 		{
-			Name: ModelPrices, Category: usage, Label: "Prices of models", Type: hob.StringSetting,
-			Description: "JSON object of prices by model, in US dollars for a million tokens; they come before the built-in ones",
+			Name: ModelPrices, Category: usage, Label: "Prices of models", Type: hob.StringSetting, JSON: true,
+			Description: "JSON object of prices by model, in US dollars for a million tokens, sent as an object or as its text; they come before the built-in ones",
 		},
 	}
 }

@@ -41,6 +41,7 @@ type key struct {
 	Key
 	check    func(string) error
 	fallback string // the operator's value, else the default
+	source   string // of the fallback
 	good     atomic.Pointer[string]
 }
 
@@ -55,13 +56,13 @@ func New(c Config) (*Set, error) {
 	}
 	s := &Set{store: c.Store, named: make(map[string]*key, len(c.Keys))}
 	for _, row := range c.Keys {
-		k := &key{Key: row, check: c.Checks[row.Name], fallback: row.Default}
+		k := &key{Key: row, check: c.Checks[row.Name], fallback: row.Default, source: hob.FromDefault}
 		if v := c.Getenv(k.variable()); v != "" {
 			text, err := k.canonical(v)
 			if err != nil {
 				return nil, hob.Errorf(hob.Invalid, "%s: %s", k.variable(), err.Error()).With("option", k.variable())
 			}
-			k.fallback = text
+			k.fallback, k.source = text, hob.FromEnvironment
 		}
 		s.keys = append(s.keys, k)
 		s.named[k.Name] = k
@@ -85,21 +86,27 @@ func (s *Set) Value(ctx context.Context, ws hob.WorkspaceID, name string) (strin
 
 // of is the value in force.
 func (k *key) of(stored map[string]hob.StoredSetting) string {
+	text, _ := k.from(stored)
+	return text
+}
+
+// from is the value in force and where it is from.
+func (k *key) from(stored map[string]hob.StoredSetting) (text, source string) {
 	v, ok := stored[k.Name]
 	if !ok {
-		return k.fallback
+		return k.fallback, k.source
 	}
 	if good := k.good.Load(); good != nil && *good == v.Value {
-		return v.Value
+		return v.Value, hob.FromWorkspace
 	}
 	text, err := k.canonical(v.Value)
 	if err != nil {
-		return k.fallback
+		return k.fallback, k.source
 	}
 	if text == v.Value {
 		k.remember(text)
 	}
-	return text
+	return text, hob.FromWorkspace
 }
 
 // remember spares the next reader of the same value its check.
@@ -118,14 +125,32 @@ func (s *Set) List(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.Sett
 	}
 	for _, k := range s.keys {
 		c := list[k.Category]
-		c.Settings = append(c.Settings, hob.Setting{
-			Key: k.Name, Label: k.Label, Description: k.Description, Type: k.Type, Default: k.shown(k.fallback, ""),
-			Value: k.shown(k.of(stored), hob.Mask), Advanced: k.Advanced, Secret: k.Secret, Min: k.Min, Max: k.Max,
-			Choices: k.Choices, Subcategory: k.Subcategory,
-		})
+		c.Settings = append(c.Settings, k.described(stored))
 		list[k.Category] = c
 	}
 	return list, nil
+}
+
+// One gives one setting as List has it. A key that is not registered is NotFound.
+func (s *Set) One(ctx context.Context, ws hob.WorkspaceID, name string) (hob.Setting, error) {
+	k := s.named[name]
+	if k == nil {
+		return hob.Setting{}, unknown(name)
+	}
+	stored, err := s.store.StoredSettings(ctx, ws)
+	if err != nil {
+		return hob.Setting{}, hob.Wrap("read the settings", err)
+	}
+	return k.described(stored), nil
+}
+
+func (k *key) described(stored map[string]hob.StoredSetting) hob.Setting {
+	text, source := k.from(stored)
+	return hob.Setting{
+		Key: k.Name, Label: k.Label, Description: k.Description, Type: k.Type, Default: k.shown(k.fallback, ""),
+		Value: k.shown(text, hob.Mask), Source: source, Advanced: k.Advanced, Secret: k.Secret, Min: k.Min, Max: k.Max,
+		Choices: k.Choices, Subcategory: k.Subcategory,
+	}
 }
 
 // shown is a value as clients see it; mask stands for a secret that is set.

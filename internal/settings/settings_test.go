@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"strconv"
@@ -68,6 +69,7 @@ func sample() []settings.Key {
 		{Name: "ON", Category: "compaction", Type: hob.BoolSetting, Default: "false"},
 		{Name: "TOKEN", Category: "usage", Type: hob.StringSetting, Secret: true, Env: "TOKEN_OF_THE_OPERATOR"},
 		{Name: "PAIRS", Category: "usage", Type: hob.StringSetting},
+		{Name: "OBJECT", Category: "usage", Type: hob.StringSetting, JSON: true},
 	}
 }
 
@@ -203,6 +205,66 @@ func TestChange_TakesEveryFormOfAValue(t *testing.T) {
 		if m.values["w"][key].Secret {
 			t.Errorf("%s is stored as a secret", key)
 		}
+	}
+}
+
+func TestChange_TakesAnObjectWhereOneIsMeant(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, settings.Config{})
+	for _, sent := range []string{`{"a": {"b": [1, 2]}}`, `"{ \"a\" :\n{\"b\":[1,2]} }"`} {
+		if _, err := s.Change(t.Context(), admin("w"), values(t, `{"OBJECT":`+sent+`}`)); err != nil {
+			t.Errorf("%s: %v", sent, err)
+		}
+		if got, err := s.Value(t.Context(), "w", "OBJECT"); err != nil || got != `{"a":{"b":[1,2]}}` {
+			t.Errorf("%s became %q, %v", sent, got, err)
+		}
+	}
+	for sent, want := range map[string]string{
+		`"{\"a\": 1,\n \"é\": oops}"`: "line 2, column 7: invalid character 'o'",
+		`"{\"a\": 1"`:                 "line 1, column 7: unexpected end of JSON input",
+		`"[1]"`:                       "must be a JSON object",
+		`[1]`:                         "Invalid str value",
+		`"null"`:                      "must be a JSON object",
+	} {
+		_, err := s.Change(t.Context(), admin("w"), values(t, `{"OBJECT":`+sent+`}`))
+		var e *hob.Error
+		if !errors.As(err, &e) || !strings.Contains(fmt.Sprint(e.Details["OBJECT"]), want) {
+			t.Errorf("%s: %+v, want %q", sent, err, want)
+		}
+	}
+	if _, err := s.Change(t.Context(), admin("w"), values(t, `{"PAIRS":{}}`)); hob.KindOf(err) != hob.Invalid {
+		t.Errorf("an object for a text: %v", err)
+	}
+}
+
+func TestOne_IsAsInTheListAndTellsWhereItsValueIsFrom(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"HOB_COUNT": "20", "HOB_RATIO": "0.25"}
+	s, m := open(t, settings.Config{Getenv: func(name string) string { return env[name] }})
+	if _, err := s.Change(t.Context(), admin("w"), values(t, `{"COUNT":30,"TOKEN":"ours"}`)); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"COUNT": hob.FromWorkspace, "TOKEN": hob.FromWorkspace, "RATIO": hob.FromEnvironment, "NAME": hob.FromDefault, "MODE": hob.FromDefault,
+	} {
+		one, err := s.One(t.Context(), "w", key)
+		if err != nil || one.Source != want {
+			t.Errorf("%s is from %q, %v, want %q", key, one.Source, err, want)
+		}
+		if diff := cmp.Diff(listed(t, s, "w")[key], one); diff != "" {
+			t.Errorf("%s (-listed +alone):\n%s", key, diff)
+		}
+	}
+	m.values["w"]["COUNT"] = hob.StoredSetting{Value: "many"} // which counts as none
+	if one, err := s.One(t.Context(), "w", "COUNT"); err != nil || one.Source != hob.FromEnvironment || one.Value != int64(20) {
+		t.Errorf("a stored value that is not valid: %+v, %v", one, err)
+	}
+	if _, err := s.One(t.Context(), "w", "NOTHING"); hob.KindOf(err) != hob.NotFound {
+		t.Errorf("an unknown setting: %v", err)
+	}
+	m.fault = errors.New("gone")
+	if _, err := s.One(t.Context(), "w", "COUNT"); !errors.Is(err, m.fault) {
+		t.Errorf("of a store that is gone: %v", err)
 	}
 }
 

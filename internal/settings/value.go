@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const maxExact = 1 << 53
 func (k *key) accept(raw json.RawMessage) (string, error) {
 	text := strings.TrimSpace(string(raw))
 	switch {
+	case k.JSON && strings.HasPrefix(text, "{"):
+		return k.canonical(text)
 	case text == "", text == "null", text[0] == '{', text[0] == '[':
 		return "", k.invalid(text)
 	case text[0] == '"':
@@ -73,6 +76,13 @@ func (k *key) canonical(text string) (string, error) {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return "", k.invalid(text)
 		}
+		if k.JSON && text != "" {
+			form, err := compact(text)
+			if err != nil {
+				return "", err
+			}
+			text = form
+		}
 	}
 	if k.Choices != nil && !slices.Contains(k.Choices, text) {
 		return "", errors.New("Value must be one of: " + strings.Join(k.Choices, ", "))
@@ -83,6 +93,30 @@ func (k *key) canonical(text string) (string, error) {
 		}
 	}
 	return text, nil
+}
+
+// compact is a JSON object without blanks, or where it is none.
+func compact(text string) (string, error) {
+	var raw json.RawMessage
+	err := json.Unmarshal([]byte(text), &raw) // which tells the place of a fault, as Compact does not
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		at := min(int(syntax.Offset), len(text))
+		before := text[:max(at-1, 0)]
+		line := strings.Count(before, "\n") + 1
+		column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+		return "", fmt.Errorf("Value must be a JSON object: line %d, column %d: %w", line, column, err) //nolint:staticcheck // a client's sentence
+	case err != nil:
+		return "", err
+	case raw[0] != '{':
+		return "", errors.New("Value must be a JSON object")
+	}
+	var form bytes.Buffer
+	if err := json.Compact(&form, raw); err != nil {
+		return "", err
+	}
+	return form.String(), nil
 }
 
 // parse reads a number and gives its plain form.

@@ -49,3 +49,17 @@ func (s *DB) PutProfile(ctx context.Context, by hob.Principal, p hob.ModelProfil
 		return err
 	})
 }
+
+// DeleteProfile forgets what was found out about a model; it is NotFound where nothing was.
+func (s *DB) DeleteProfile(ctx context.Context, by hob.Principal, endpoint, model string) error {
+	if err := administer(by); err != nil {
+		return err
+	}
+	return s.configure(ctx, "delete a model profile", func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, `DELETE FROM model_profiles WHERE endpoint = ? AND model = ?`, endpoint, model)
+		if err == nil && n == 0 {
+			return hob.Errorf(hob.NotFound, "Model profile not found").WithCode("profile_not_found")
+		}
+		return err
+	})
+}

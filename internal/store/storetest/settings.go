@@ -26,6 +26,7 @@ func settingCases() map[string]func(*world) {
 		"ProviderKeysAreTheAdministrators":       providerKeyRights,
 		"ProviderKeysPutTogetherStayOne":         providerKeyRace,
 		"ProfilesAreKeptByEndpointAndModel":      profilesKept,
+		"ProfileIsDeletedOnce":                   profileDeleted,
 		"ProfilesAreWrittenByAdministratorsOnly": profileRights,
 	}
 }
@@ -280,11 +281,27 @@ func profilesKept(w *world) {
 	}
 }
 
+func profileDeleted(w *world) {
+	for _, model := range []string{"m", "other"} {
+		w.must(w.s.PutProfile(w.ctx, w.service, hob.ModelProfile{Endpoint: "http://a/v1", Model: model}))
+	}
+	w.want(hob.NotFound, w.s.DeleteProfile(w.ctx, w.service, "http://b/v1", "m"))
+	w.must(w.s.DeleteProfile(w.ctx, w.service, "http://a/v1", "m"))
+	w.want(hob.NotFound, w.s.DeleteProfile(w.ctx, w.service, "http://a/v1", "m"))
+	list, err := w.s.Profiles(w.ctx)
+	w.must(err)
+	if len(list) != 1 || list[0].Model != "other" {
+		w.t.Fatalf("left are %+v", list)
+	}
+}
+
 func profileRights(w *world) {
+	w.must(w.s.PutProfile(w.ctx, w.service, hob.ModelProfile{Endpoint: "kept", Model: "m"}))
 	for _, by := range []hob.Principal{w.alice, w.key, w.boundTo(w.agent.ID), w.boundAdmin()} {
 		w.want(hob.Forbidden, w.s.PutProfile(w.ctx, by, hob.ModelProfile{Endpoint: "e", Model: "m"}))
+		w.want(hob.Forbidden, w.s.DeleteProfile(w.ctx, by, "kept", "m"))
 	}
 	list, err := w.s.Profiles(w.ctx)
 	w.must(err)
-	same(w, "profiles", len(list), 0)
+	same(w, "profiles", len(list), 1)
 }
