@@ -182,6 +182,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
 		Settings: p.settings, Providers: p.providers, ValidateKey: p.models.Validate,
 		CheckFacts: func(raw json.RawMessage) error { _, err := provider.ReadFacts(raw); return err },
+		Facts:      provider.Facts{},
 		Ready:      s.ready, Metrics: s.metrics,
 		Version: buildVersion(), CORSOrigins: c.CORSOrigins, JWTSecret: string(c.JWTSecret), Limits: limits, Log: log,
 	}))

@@ -2,7 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"hob"
 )
@@ -93,16 +95,29 @@ func createAgent(c *call) error {
 	return c.reply(http.StatusCreated, agentAnswer{a, warnings})
 }
 
-// modelWarning says when nobody serves a model now. The agent is kept all the same: a provider may be connected later,
-// and a run says it again.
+// modelWarning says when nobody serves a model now, or when its first part names no provider, so that the whole string is
+// asked of one that it does not seem to mean. The agent is kept all the same: a provider may be connected later, and a run
+// says it again.
 func (c *call) modelWarning(model string) []string {
 	if c.s.Models == nil {
 		return nil
 	}
-	if _, err := c.s.Models(c.Context(), c.by.Workspace, model); err != nil && hob.KindOf(err) == hob.Invalid {
+	m, err := c.s.Models(c.Context(), c.by.Workspace, model)
+	switch {
+	case err != nil && hob.KindOf(err) == hob.Invalid:
 		return []string{err.Error()}
+	case err == nil && astray(model, m):
+		first, _, _ := strings.Cut(strings.TrimSpace(model), "/")
+		return []string{fmt.Sprintf("%s names no provider and no provider key, so %s is asked for the model %s; if that is meant, write %s",
+			shown(first), m.Name, shown(m.Model), shown(m.Name+"/"+m.Model))}
 	}
 	return nil
+}
+
+// astray says whether a model string that looks like provider/model is asked whole of a provider whose models have no such
+// names. OpenRouter's and Ollama's have.
+func astray(model string, m hob.Model) bool {
+	return strings.Contains(model, "/") && m.Model == strings.TrimSpace(model) && m.Name != "openrouter" && m.Name != "ollama"
 }
 
 // object is a JSON object that the client may have left out or given as null.

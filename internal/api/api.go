@@ -105,6 +105,8 @@ type Config struct {
 	ValidateKey func(ctx context.Context, k hob.ProviderKey) (valid bool, reason string, err error)
 	// CheckFacts says what is wrong with the facts of a model's profile; nil = nothing is looked at.
 	CheckFacts func(json.RawMessage) error
+	// Facts is a zero value of the type that such facts have, for the description of the API; nil = any object.
+	Facts any
 	// Ready says whether the parts behind the API work.
 	Ready func(ctx context.Context) error
 	// Metrics gives further counters for /metrics, by their full names.

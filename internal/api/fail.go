@@ -72,6 +72,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	switch e.Kind {
 	case hob.RateLimited, hob.Unavailable:
+		if e.Kind == hob.RateLimited && e.RetryAfter <= 0 {
+			break // waiting does not help, as with a budget that has no end
+		}
 		wait := max(1, int64((e.RetryAfter+time.Second-1)/time.Second))
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	case hob.Unauthorized:

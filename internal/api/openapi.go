@@ -57,11 +57,11 @@ type (
 		Responses   map[string]response    `json:"responses"`
 	}
 	parameter struct {
-		Name        string            `json:"name"`
-		In          string            `json:"in"`
-		Required    bool              `json:"required,omitempty"`
-		Description string            `json:"description,omitempty"`
-		Schema      map[string]string `json:"schema"`
+		Name        string         `json:"name"`
+		In          string         `json:"in"`
+		Required    bool           `json:"required,omitempty"`
+		Description string         `json:"description,omitempty"`
+		Schema      map[string]any `json:"schema"`
 	}
 	requestBody struct {
 		Required bool             `json:"required"`
@@ -83,7 +83,9 @@ const (
 	aboutHob   = "Hob serves AI agents: make an agent, give it tools, run it, follow its events. Every call but the ones " +
 		"marked otherwise carries the header Authorization: Bearer KEY. Every error is an object with error, message and " +
 		"code. Unknown fields of a body are ignored and named in warnings. Fields that are not available yet say so."
-	aboutEvents = "Server-sent events: frames of the form data: {json}, each with event, seq and run_id; a comment every " +
+	// requiredMark begins what is said of parameters that must be there.
+	requiredMark = "required: "
+	aboutEvents  = "Server-sent events: frames of the form data: {json}, each with event, seq and run_id; a comment every " +
 		"15 seconds of silence; the last event is complete."
 )
 
@@ -121,7 +123,10 @@ func (s *server) describe() ([]byte, error) {
 			},
 		},
 	}
-	types := schemas{byName: d.Components.Schemas}
+	types := schemas{byName: d.Components.Schemas, facts: s.Facts}
+	if err := types.events(); err != nil {
+		return nil, fmt.Errorf("describe events: %w", err)
+	}
 	for _, rt := range routes() {
 		if rt.tag == "" {
 			continue // pages
@@ -178,7 +183,7 @@ func (t schemas) operation(rt route) (operation, error) {
 	switch {
 	case rt.stream:
 		op.Description = aboutEvents
-		ok.Content = map[string]media{eventsType: {}}
+		ok.Content = map[string]media{eventsType: {Schema: &jsonschema.Schema{Ref: "#/components/schemas/" + eventsSchema}}}
 	case rt.out != nil:
 		s, err := t.ref(rt.out)
 		if err != nil {
@@ -255,15 +260,19 @@ func parameters(rt route) []parameter {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
 			name = strings.TrimSuffix(name, "}")
 			list = append(list, parameter{
-				Name: name, In: "path", Required: true, Description: aboutPart(rt, name), Schema: map[string]string{"type": "string"},
+				Name: name, In: "path", Required: true, Description: aboutPart(rt, name), Schema: map[string]any{"type": "string"},
 			})
 		}
 	}
 	for _, q := range rt.query {
-		p := parameter{Name: q.name, In: "query", Description: q.about, Schema: map[string]string{"type": q.kind}}
+		p := parameter{Name: q.name, In: "query", Description: q.about, Schema: map[string]any{"type": q.kind}}
 		if q.kind == "header" {
-			p.In, p.Schema = "header", map[string]string{"type": "string"}
+			p.In, p.Schema = "header", map[string]any{"type": "string"}
 		}
+		if values := valuesOf(q.name); values != nil {
+			p.Schema["enum"] = values
+		}
+		p.Required = strings.HasPrefix(q.about, requiredMark)
 		list = append(list, p)
 	}
 	return list

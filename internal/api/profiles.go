@@ -89,6 +89,9 @@ func deleteProfile(c *call) error {
 	if err := c.whole("model profiles"); err != nil {
 		return err
 	}
+	if err := c.knownQuery(profileQuery()); err != nil {
+		return err
+	}
 	endpoint, model := strings.TrimRight(strings.TrimSpace(c.queryValue("endpoint")), "/"), strings.TrimSpace(c.queryValue("model"))
 	for _, one := range []struct{ field, value string }{{"endpoint", endpoint}, {"model", model}} {
 		if one.value == "" {

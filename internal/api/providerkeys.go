@@ -290,7 +290,9 @@ func (c *call) asStored(k *hob.ProviderKey, masked bool) error {
 	case i < 0 && masked:
 		return hob.Errorf(hob.Invalid, "api_key is a mask, but no key of %s is stored", k.Provider).With("field", "api_key")
 	case i < 0:
-		return unknownProvider(k.Provider)
+		return hob.Errorf(hob.Invalid, "%s is none of the known providers (%s); a server of your own needs base_url, as in "+
+			"https://models.example.com/v1", k.Provider, strings.Join(vendors(), ", ")).WithCode("unknown_provider").
+			With("field", "base_url").With("allowed", vendors())
 	}
 	old := list[i]
 	if k.BaseURL == "" {

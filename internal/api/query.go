@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,21 @@ func (c *call) queryValue(name string) string {
 		return ""
 	}
 	return c.URL.Query().Get(name)
+}
+
+// knownQuery refuses parameters that are not among the known ones: a report with a misspelt filter is a wrong one.
+func (c *call) knownQuery(known []param) error {
+	names := make([]string, len(known))
+	for i, p := range known {
+		names[i] = p.name
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.URL.Query())) {
+		if !slices.Contains(names, name) {
+			return hob.Errorf(hob.Invalid, "unknown parameter %s; there are %s", shown(name), strings.Join(names, ", ")).
+				WithCode("unknown_parameter").With("field", clip(name)).With("allowed", names)
+		}
+	}
+	return nil
 }
 
 // search reads a search text: trimmed, cut to its first characters.

@@ -74,6 +74,7 @@ func matrix() map[string]string {
 		"DELETE /api/keys/{key_id}":                                      service,
 		"GET /api/settings":                                              whole,
 		"PUT /api/settings":                                              whole,
+		"GET /api/settings/{key}":                                        whole,
 		"PUT /api/settings/{key}":                                        whole,
 		"DELETE /api/settings/{key}":                                     whole,
 		"POST /api/settings/reset-category":                              whole,
@@ -85,6 +86,7 @@ func matrix() map[string]string {
 		"POST /api/ai-provider-keys/validate":                            whole,
 		"GET /api/provider-profiles":                                     whole,
 		"PUT /api/provider-profiles":                                     whole,
+		"DELETE /api/provider-profiles":                                  whole,
 		"GET /api/usage":                                                 "++ff+f+++uuu",
 	}
 }
@@ -119,7 +121,7 @@ func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
 		row := matrix()[r.Method+" "+r.Path]
 		for i, caller := range callers() {
 			t.Run(fmt.Sprintf("%s %s as %s", r.Method, r.Path, caller), func(t *testing.T) {
-				got := w.do(ask{method: r.Method, path: s.fill(r.Path), key: keys[caller], body: s.body(r.Method, r.Path)})
+				got := w.do(ask{method: r.Method, path: s.fill(r.Path) + s.query(r.Method, r.Path), key: keys[caller], body: s.body(r.Method, r.Path)})
 				if want := row[i]; !slices.Contains(statuses(want), got.status) {
 					t.Errorf("status %d, want %c: %.300s", got.status, want, got.body)
 				}
@@ -176,6 +178,9 @@ func (w *world) scene(owner string) scene {
 	if r := w.do(ask{"PUT", "/api/ai-provider-keys", w.service, `{"openai":"sk-0123456789"}`, nil}); r.status != http.StatusOK {
 		w.t.Fatalf("set a provider key: %d %s", r.status, r.body)
 	}
+	if r := w.do(ask{"PUT", "/api/provider-profiles", w.service, s.body("PUT", "/api/provider-profiles"), nil}); r.status != http.StatusOK {
+		w.t.Fatalf("keep a profile: %d %s", r.status, r.body)
+	}
 	return s
 }
 
@@ -186,6 +191,14 @@ func (s scene) fill(path string) string {
 	}
 	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
 		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai").Replace(path)
+}
+
+// query are the parameters that the route needs.
+func (s scene) query(method, path string) string {
+	if method+" "+path == "DELETE /api/provider-profiles" {
+		return "?endpoint=https://x.example/v1&model=m"
+	}
+	return ""
 }
 
 // body is a body that the route takes.

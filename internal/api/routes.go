@@ -91,6 +91,7 @@ func routes() []route {
 
 		{method: get, path: "/api/settings", handle: listSettings, scope: admin, tag: tagSettings, summary: "List the workspace's settings by category", out: settingsAnswer{}, status: 200, errors: []int{503}},
 		{method: put, path: "/api/settings", handle: putSettings, scope: admin, tag: tagSettings, summary: "Change settings, all or none", in: settingsInput{}, out: settingsChanged{}, status: 200, errors: []int{503}},
+		{method: get, path: "/api/settings/{key}", handle: getSetting, scope: admin, tag: tagSettings, summary: "Get one setting, as the list has it", out: hob.Setting{}, status: 200, errors: []int{404, 503}},
 		{method: put, path: "/api/settings/{key}", handle: putSetting, scope: admin, tag: tagSettings, summary: "Change one setting", in: settingInput{}, out: settingChanged{}, status: 200, errors: []int{404, 503}},
 		{method: del, path: "/api/settings/{key}", handle: resetSetting, scope: admin, tag: tagSettings, summary: "Give a setting its default again", out: settingReset{}, status: 200, errors: []int{404, 503}},
 		{method: post, path: "/api/settings/reset-category", handle: resetCategory, scope: admin, tag: tagSettings, summary: "Give all settings of a category their defaults again", in: categoryInput{}, out: categoryReset{}, status: 200, errors: []int{503}},

@@ -40,6 +40,10 @@ type runInput struct {
 	hob.Tuning
 }
 
+// picturesHint says where pictures go that a client put beside the message.
+const picturesHint = `images: pictures are parts of the message: {"message": [{"type": "text", "text": "…"}, ` +
+	`{"type": "image_url", "image_url": {"url": "https://… or data:image/png;base64,…"}}]}`
+
 // startRun reads a run's request and starts the run. sync says that the answer is one JSON object. The warnings are of
 // the request and of the run; the run's events tell the same.
 func (c *call) startRun(sync bool) (engine.Started, []string, error) {
@@ -47,6 +51,9 @@ func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 	b, err := c.decode(&in, false)
 	if err != nil {
 		return engine.Started{}, nil, err
+	}
+	if b.has("images") {
+		b.warnings = append(b.warnings, picturesHint)
 	}
 	start := engine.StartInput{Warnings: b.warnings}
 	if start.Message, err = message(in.Message); err != nil {

@@ -15,7 +15,10 @@ import (
 )
 
 // schemas collects the schemas of bodies under the names of their types.
-type schemas struct{ byName map[string]*jsonschema.Schema }
+type schemas struct {
+	byName map[string]*jsonschema.Schema
+	facts  any // a value of the type of profiles' facts; nil = any object
+}
 
 func nameOf(v any) string {
 	name := reflect.TypeOf(v).Name()
@@ -32,6 +35,9 @@ func (t schemas) ref(v any) (*jsonschema.Schema, error) {
 		}
 		loosen(s)
 		if err := shape(name, s); err != nil {
+			return nil, err
+		}
+		if err := t.shapeProfiles(name, s); err != nil {
 			return nil, err
 		}
 		mark(s)
@@ -58,6 +64,8 @@ func wireTypes() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[hob.Money]():           {Type: "number", Description: "US dollars"},
 		reflect.TypeFor[hob.SettingType]():     enum("int", "float", "str", "bool"),
 		reflect.TypeFor[hob.UsageGroup]():      enum("", "action", "component", "agent", "model", "day"),
+		reflect.TypeFor[hob.CallStatus]():      enum("planned", "awaiting_approval", "intent", "result"),
+		reflect.TypeFor[hob.PartType]():        enum("text", "image"),
 		reflect.TypeFor[hob.Status]():          enum("queued", "running", "awaiting_approval", "completed", "failed", "cancelled"),
 	}
 }
@@ -134,13 +142,21 @@ func shape(name string, s *jsonschema.Schema) error {
 		p["scopes"].Items = wireTypes()[reflect.TypeFor[hob.Scope]()]
 	case "SettingsInput":
 		p["settings"].Type, p["settings"].Types = "object", nil
-		p["settings"].AdditionalProperties = &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
+		p["settings"].AdditionalProperties = &jsonschema.Schema{Types: []string{"string", "number", "boolean", "object"}}
 	case "SettingInput":
-		p["value"].Types = []string{"string", "number", "boolean"}
+		p["value"].Types = []string{"string", "number", "boolean", "object"}
 	case "CategoryInput":
 		p["category"].Type, p["category"].Types = "string", nil
-	case "ProfileInput":
-		p["facts"].Type = "object"
+	case "RunResult", "RunRecord":
+		codes(p["code"])
+	case "RunList":
+		codes(p["runs"].Items.Properties["code"])
+	case "CancelAnswer":
+		p["status"].Enum = []any{"cancelling", string(hob.Completed), string(hob.Failed), string(hob.Cancelled)}
+	case "Setting":
+		shapeSetting(s)
+	case "SettingsAnswer":
+		shapeSetting(p["categories"].AdditionalProperties.Properties["settings"].Items)
 	case "ToolInput":
 		p["input_schema"].Types = []string{"null", "object"}
 	case "AssignmentInput", "OverrideInput":
@@ -165,6 +181,22 @@ func shape(name string, s *jsonschema.Schema) error {
 		}
 	}
 	return nil
+}
+
+// shapeProfiles gives the facts of model profiles their form, wherever they stand.
+func (t schemas) shapeProfiles(name string, s *jsonschema.Schema) error {
+	switch name {
+	case "ProfileInput", "ProfileAnswer":
+		return t.describeFacts(s)
+	case "ProfileList":
+		return t.describeFacts(s.Properties["profiles"].Items)
+	}
+	return nil
+}
+
+func shapeSetting(s *jsonschema.Schema) {
+	s.Properties["source"].Enum = []any{hob.FromWorkspace, hob.FromEnvironment, hob.FromDefault}
+	s.Properties["source"].Description = "where the value is from"
 }
 
 // describeMessage gives the two forms of a user's message.

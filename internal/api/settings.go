@@ -13,6 +13,7 @@ import (
 // Settings are the settings of workspaces, as package settings has them: checked, changed all or none, secrets masked.
 type Settings interface {
 	List(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.SettingCategory, error)
+	One(ctx context.Context, ws hob.WorkspaceID, key string) (hob.Setting, error)
 	Change(ctx context.Context, by hob.Principal, values map[string]json.RawMessage) (updated []string, err error)
 	ChangeOne(ctx context.Context, by hob.Principal, key string, value json.RawMessage) (shown any, err error)
 	Reset(ctx context.Context, by hob.Principal, key string) (def any, err error)
@@ -21,10 +22,10 @@ type Settings interface {
 
 type (
 	settingsInput struct {
-		Settings map[string]json.RawMessage `json:"settings" jsonschema:"values by key: numbers, true or false, or text; a secret's mask leaves it as it is"`
+		Settings map[string]json.RawMessage `json:"settings" jsonschema:"values by key: numbers, true or false, text, or an object where a key is one (MODEL_PRICES); a secret's mask leaves it as it is"`
 	}
 	settingInput struct {
-		Value json.RawMessage `json:"value" jsonschema:"a number, true or false, or text"`
+		Value json.RawMessage `json:"value" jsonschema:"a number, true or false, text, or an object where the key is one (MODEL_PRICES)"`
 	}
 	categoryInput struct {
 		Category *string `json:"category" jsonschema:"one of the categories of the list"`
@@ -92,6 +93,40 @@ func listSettings(c *call) error {
 	return c.reply(http.StatusOK, settingsAnswer{list})
 }
 
+func getSetting(c *call) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	one, err := s.One(c.Context(), c.by.Workspace, c.PathValue("key"))
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, one)
+}
+
+// modelSettings are the keys whose values are model strings, and the values of them that name no model.
+func modelSettings() map[string]string {
+	return map[string]string{"AGENT_DEFAULT_MODEL": "", "COMPACTION_MODEL": "same"}
+}
+
+// settingWarnings says which of the values that were set are models that nobody serves, or that are asked of another
+// provider than they seem to name. They are kept all the same, as an agent's are.
+func (c *call) settingWarnings(values map[string]json.RawMessage, updated []string) []string {
+	var warnings []string
+	for _, key := range updated {
+		none, isModel := modelSettings()[key]
+		var model string
+		if !isModel || json.Unmarshal(values[key], &model) != nil || model == "" || model == none {
+			continue
+		}
+		for _, w := range c.modelWarning(model) {
+			warnings = append(warnings, key+": "+w)
+		}
+	}
+	return warnings
+}
+
 func putSettings(c *call) error {
 	s, err := c.settings()
 	if err != nil {
@@ -110,7 +145,7 @@ func putSettings(c *call) error {
 		return err
 	}
 	c.changed("settings were changed", updated...)
-	return c.reply(http.StatusOK, settingsChanged{true, filled(updated), b.warnings})
+	return c.reply(http.StatusOK, settingsChanged{true, filled(updated), append(b.warnings, c.settingWarnings(in.Settings, updated)...)})
 }
 
 func putSetting(c *call) error {
@@ -132,7 +167,8 @@ func putSetting(c *call) error {
 		return err
 	}
 	c.changed("settings were changed", key)
-	return c.reply(http.StatusOK, settingChanged{true, key, shown, b.warnings})
+	warnings := append(b.warnings, c.settingWarnings(map[string]json.RawMessage{key: in.Value}, []string{key})...)
+	return c.reply(http.StatusOK, settingChanged{true, key, shown, warnings})
 }
 
 func resetSetting(c *call) error {

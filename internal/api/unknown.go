@@ -38,7 +38,7 @@ func (b body) hint(err error) error {
 }
 
 // checkSettings judges what only shows when an agent's settings are used: a script that does not parse is Invalid, keys
-// that nothing reads are named in warnings. Such keys are stored all the same, since other clients keep their own there.
+// that nothing reads are named in warnings, and a fallback model that nobody serves. Such keys are stored all the same, since other clients keep their own there.
 func (c *call) checkSettings(raw json.RawMessage) ([]string, error) {
 	settings, err := hob.ParseSettings(raw)
 	if err != nil {
@@ -57,7 +57,13 @@ func (c *call) checkSettings(raw json.RawMessage) ([]string, error) {
 			return nil, bad
 		}
 	}
-	return unusedSettings(raw), nil
+	warnings := unusedSettings(raw)
+	if settings.FallbackModel != "" {
+		for _, w := range c.modelWarning(settings.FallbackModel) {
+			warnings = append(warnings, "settings.fallback_model: "+w)
+		}
+	}
+	return warnings, nil
 }
 
 // unusedSettings names the keys of settings that nothing reads. Letter case does not make a key another one.

@@ -45,6 +45,9 @@ func reportUsage(c *call) error {
 }
 
 func (c *call) usageFilter() (f hob.UsageFilter, err error) {
+	if err := c.knownQuery(usageQuery()); err != nil {
+		return f, err
+	}
 	bad := func(field, must string) error {
 		return hob.Errorf(hob.Invalid, "%s %s", field, must).With("field", field)
 	}

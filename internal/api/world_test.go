@@ -22,6 +22,7 @@ import (
 	"hob"
 	"hob/internal/api"
 	"hob/internal/engine"
+	"hob/internal/provider"
 	"hob/internal/seal"
 	"hob/internal/settings"
 	"hob/internal/store"
@@ -75,7 +76,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 		DefaultModel: func(context.Context, hob.WorkspaceID) (string, string) {
 			return "scripted/demo", "no model is connected; set OPENAI_API_KEY"
 		},
-		Settings: options, Providers: providers, ValidateKey: validateKey,
+		Settings: options, Providers: providers, ValidateKey: validateKey, Facts: provider.Facts{},
 		CORSOrigins: []string{"https://app.example.com"},
 		Limits:      api.Limits{Recheck: 50 * time.Millisecond},
 	}
@@ -238,6 +239,11 @@ func (w *world) models(_ context.Context, _ hob.WorkspaceID, model string) (hob.
 	switch model {
 	case "fixed", "slow", "broken", "calls", "long", "scripted/demo":
 		return hob.Model{Provider: w.model, Name: "fixed", Model: model, Window: 100_000}, nil
+	}
+	if name, rest, _ := strings.Cut(model, "/"); name == "openrouter" || name == "mine" {
+		return hob.Model{Provider: w.model, Name: name, Model: rest, Window: 100_000}, nil
+	} else if name == "mistyped" { // as a registry does with a first part that names nobody
+		return hob.Model{Provider: w.model, Name: "openai", Model: model, Window: 100_000}, nil
 	}
 	return hob.Model{}, hob.Errorf(hob.Invalid, "no provider serves the model %q", model)
 }

@@ -16,27 +16,27 @@ import (
 // Facts is what probing found out about one model at one endpoint. What is absent was not found out: the table of families
 // holds. Facts go over the table where requests are written and answers are read.
 type Facts struct {
-	Deltas                string   `json:"deltas,omitempty"`              // how a call's arguments come: split, whole or cumulative
-	CallIDs               string   `json:"call_ids,omitempty"`            // of tool calls: present, missing or duplicate
-	ParallelCalls         *bool    `json:"parallel_calls,omitempty"`      // several calls in one answer, and their results sent back
-	ParallelField         *bool    `json:"parallel_tool_calls,omitempty"` // knows the field of this name
-	Usage                 string   `json:"usage,omitempty"`               // told because stream_options asks, always, or never
-	StreamOptions         *bool    `json:"stream_options,omitempty"`      // knows the field
-	FinishReasons         []string `json:"finish_reasons,omitempty"`      // as they were spelt
-	Reasoning             string   `json:"reasoning,omitempty"`           // the field it comes in, none where there was none
-	ReasoningEcho         string   `json:"reasoning_echo,omitempty"`      // sent back within a turn: needed, ignored or refused
-	StrictSchemas         *bool    `json:"strict_schemas,omitempty"`      // takes a schema called strict
-	ResponseFormat        string   `json:"response_format,omitempty"`     // json_schema, json_object or none
-	NameLimit             int      `json:"name_limit,omitempty"`          // characters of a tool's name
-	SystemRole            string   `json:"system_role,omitempty"`         // of the instructions: system, developer or user
-	MaxTokensField        string   `json:"max_tokens_field,omitempty"`    // max_tokens or max_completion_tokens
-	Temperature           *bool    `json:"temperature,omitempty"`         // may be set
-	Tools                 *bool    `json:"tools,omitempty"`               // can be offered at all
-	ToolChoiceNone        *bool    `json:"tool_choice_none,omitempty"`    // takes tools whose use is forbidden
-	ToolsNeededOnLastStep *bool    `json:"tools_needed_on_last_step,omitempty"`
-	Images                *bool    `json:"images,omitempty"`
-	ReasoningEffort       string   `json:"reasoning_effort,omitempty"` // the least that may be asked for, or refused: the field is not known
-	Window                int      `json:"window,omitempty"`           // tokens
+	Deltas                string   `json:"deltas,omitempty" jsonschema:"how a call's arguments come: split, whole or cumulative"`
+	CallIDs               string   `json:"call_ids,omitempty" jsonschema:"of tool calls: present, missing or duplicate"`
+	ParallelCalls         *bool    `json:"parallel_calls,omitempty" jsonschema:"several calls in one answer, and their results sent back"`
+	ParallelField         *bool    `json:"parallel_tool_calls,omitempty" jsonschema:"knows the field of this name"`
+	Usage                 string   `json:"usage,omitempty" jsonschema:"told because stream_options asks, always, or never"`
+	StreamOptions         *bool    `json:"stream_options,omitempty" jsonschema:"knows the field"`
+	FinishReasons         []string `json:"finish_reasons,omitempty" jsonschema:"as they were spelt"`
+	Reasoning             string   `json:"reasoning,omitempty" jsonschema:"the field it comes in; none where there was none"`
+	ReasoningEcho         string   `json:"reasoning_echo,omitempty" jsonschema:"sent back within a turn: needed, ignored or refused"`
+	StrictSchemas         *bool    `json:"strict_schemas,omitempty" jsonschema:"takes a schema called strict"`
+	ResponseFormat        string   `json:"response_format,omitempty" jsonschema:"json_schema, json_object or none"`
+	NameLimit             int      `json:"name_limit,omitempty" jsonschema:"characters of a tool's name, 16 to 1024"`
+	SystemRole            string   `json:"system_role,omitempty" jsonschema:"of the instructions: system, developer or user"`
+	MaxTokensField        string   `json:"max_tokens_field,omitempty" jsonschema:"max_tokens or max_completion_tokens"`
+	Temperature           *bool    `json:"temperature,omitempty" jsonschema:"may be set"`
+	Tools                 *bool    `json:"tools,omitempty" jsonschema:"can be offered at all"`
+	ToolChoiceNone        *bool    `json:"tool_choice_none,omitempty" jsonschema:"takes tools whose use is forbidden"`
+	ToolsNeededOnLastStep *bool    `json:"tools_needed_on_last_step,omitempty" jsonschema:"wants the list of tools where the history has calls"`
+	Images                *bool    `json:"images,omitempty" jsonschema:"reads them"`
+	ReasoningEffort       string   `json:"reasoning_effort,omitempty" jsonschema:"the least that may be asked for: none, minimal or low; or refused: the field is not known"`
+	Window                int      `json:"window,omitempty" jsonschema:"tokens, 512 to 100000000"`
 }
 
 // Values of Facts.
