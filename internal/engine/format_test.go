@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -87,6 +88,24 @@ func TestFormat_OneThatCannotBeIsRefused(t *testing.T) {
 		})
 		if hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), "response_format") {
 			t.Errorf("%s was taken, or refused with: %v", format, err)
+		}
+	}
+}
+
+func TestEffort_ThatCannotBePassedOnIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, knows := range []bool{true, false} {
+		w := newWorld(t, map[string]any{"script": "text: hi\n", "reasoning_effort": "high"})
+		inner := w.models
+		w.models = func(ctx context.Context, ws hob.WorkspaceID, name string) (hob.Model, error) {
+			m, err := inner(ctx, ws, name)
+			m.Effort = knows
+			return m, err
+		}
+		w.begin(nil)
+		run := w.wait(w.start("go", hob.RunOptions{}).ID)
+		if said := strings.Contains(strings.Join(w.names(run.ID), " "), "warning"); said == knows {
+			t.Errorf("with a model that takes an effort (%v): warned %v", knows, said)
 		}
 	}
 }

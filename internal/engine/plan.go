@@ -95,8 +95,13 @@ func (e *Engine) resolve(ctx context.Context, p *plan, o hob.RunOptions, model s
 	if p.knobs, err = e.knobsOf(ctx, p.pin.Agent.Workspace); err != nil {
 		return err
 	}
-	p.model, err = e.Models(ctx, p.pin.Agent.Workspace, model)
-	return err
+	if p.model, err = e.Models(ctx, p.pin.Agent.Workspace, model); err != nil {
+		return err
+	}
+	if effort := p.tuning.ReasoningEffort; effort != "" && effort != hob.EffortNone && !p.model.Effort {
+		p.warn("request", "reasoning_effort has no effect: "+model+" is not known to take one; hob provider test finds out whether its server does")
+	}
+	return nil
 }
 
 // join finds the session and its earlier turns; a session that is not there yet is made when the run is accepted.
