@@ -92,7 +92,8 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	for try := 0; ; try++ {
 		err := c.once(ctx, r, out)
 		var e *hob.Error
-		if !r.again || try == maxRetries || !errors.As(err, &e) || (e.Kind != hob.RateLimited && e.Kind != hob.Unavailable) {
+		if !r.again || try == maxRetries || !errors.As(err, &e) || (e.Kind != hob.RateLimited && e.Kind != hob.Unavailable) ||
+			e.Code == hob.CodeBudget { // an agent's budget does not come back within a call's patience
 			return err
 		}
 		if err := pause(ctx, min(max(e.RetryAfter, firstPause<<try), maxWait)); err != nil {

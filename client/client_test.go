@@ -313,7 +313,15 @@ func exerciseSettings(ctx context.Context, t *testing.T, c *client.Client) {
 	if list["agents"].Label != "Agents" || values["CUSTOM_TOOL_TIMEOUT"] != 60.0 || values["COMPACTION_MODEL"] != "same" {
 		t.Errorf("settings: %+v", list)
 	}
-	_, err := c.SetSettings(ctx, map[string]any{"CUSTOM_TOOL_TIMEOUT": 1})
+	if one := must[hob.Setting](t)(c.Setting(ctx, "CUSTOM_TOOL_TIMEOUT")); one.Value != 60.0 || one.Source != hob.FromWorkspace {
+		t.Errorf("one setting: %+v", one)
+	}
+	if one := must[hob.Setting](t)(c.Setting(ctx, "MODEL_CALL_TIMEOUT")); one.Source != hob.FromDefault {
+		t.Errorf("another setting: %+v", one)
+	}
+	_, err := c.Setting(ctx, "NOTHING")
+	wantKind(t, err, hob.NotFound)
+	_, err = c.SetSettings(ctx, map[string]any{"CUSTOM_TOOL_TIMEOUT": 1})
 	var e *hob.Error
 	if !errors.As(err, &e) || e.Kind != hob.Invalid || e.Details["CUSTOM_TOOL_TIMEOUT"] != "Value must be >= 5" {
 		t.Errorf("a bad value: %v", err)
@@ -359,6 +367,10 @@ func exerciseProviderKeys(ctx context.Context, t *testing.T, c *client.Client) {
 	if got := must[[]hob.ModelProfile](t)(c.Profiles(ctx)); !cmp.Equal(got, []hob.ModelProfile{p}) {
 		t.Errorf("profiles: %+v", got)
 	}
+	if err := c.DeleteProfile(ctx, p.Endpoint, p.Model); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, c.DeleteProfile(ctx, p.Endpoint, p.Model), hob.NotFound)
 }
 
 func exerciseUsage(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID) {

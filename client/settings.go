@@ -18,6 +18,13 @@ func (c *Client) Settings(ctx context.Context) (map[string]hob.SettingCategory, 
 	return list.Categories, err
 }
 
+// Setting reads one setting as the list has it.
+func (c *Client) Setting(ctx context.Context, key string) (hob.Setting, error) {
+	var one hob.Setting
+	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "settings", key)}, &one)
+	return one, err
+}
+
 // SetSettings sets values (numbers, booleans or text) by key, all or none, and returns the keys that were set. A secret's
 // mask leaves it as it is. The error's details tell by key what is wrong.
 func (c *Client) SetSettings(ctx context.Context, values map[string]any) ([]string, error) {

@@ -156,6 +156,13 @@ func TestCall_RepeatsWhatMayBeRepeated(t *testing.T) {
 	if _, err := c.Run(t.Context(), "a", client.RunRequest{Message: "hi", IdempotencyKey: "k"}); err != nil || n.Load() != 2 {
 		t.Errorf("a run with a key: %v after %d requests", err, n.Load())
 	}
+	c, n = script(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"error":"the agent's budget is used up","code":"budget"}`))
+	})
+	if _, err := c.Run(t.Context(), "a", client.RunRequest{Message: "hi", IdempotencyKey: "k"}); hob.KindOf(err) != hob.RateLimited || n.Load() != 1 {
+		t.Errorf("a budget that is used up: %v after %d requests", err, n.Load())
+	}
 	c, n = script(t, refuse(503, "7"))
 	_, err := c.Run(t.Context(), "a", client.RunRequest{Message: "hi"})
 	var e *hob.Error

@@ -86,6 +86,22 @@ func TestHelp_ShowsANewcomerTheWay(t *testing.T) {
 			t.Errorf("hob %v: exit code %d, %q", args, out.code, out.stderr)
 		}
 		mustContain(t, "the help", out.stdout, "hob serve", `hob chat demo "`+question+`"`, "hob doctor")
+		_, list, _ := strings.Cut(out.stdout, "Commands:\n")
+		column := -1
+		for line := range strings.Lines(list) {
+			if !strings.HasPrefix(line, "  hob ") {
+				break
+			}
+			at := regexp.MustCompile(`\S  +`).FindStringIndex(line)
+			if at == nil || column >= 0 && at[1] != column {
+				t.Errorf("the summary of %q does not stand in its column", line)
+				break
+			}
+			column = at[1]
+		}
+		if column < 0 {
+			t.Errorf("no command is listed:\n%s", out.stdout)
+		}
 	}
 	for _, name := range []string{"serve", "chat", "key", "doctor", "provider", "version"} {
 		asked, flagged := in.run("help", name), in.run(name, "--help")

@@ -262,6 +262,9 @@ func TestFirstStart_MakesEverythingANewcomerNeeds(t *testing.T) {
 		t.Fatalf("no key was printed:\n%s", s.stdout())
 	}
 	mustContain(t, "the greeting", s.stdout(), s.url, `hob chat demo "`+question+`"`)
+	if !regexp.MustCompile(`(?m)^model providers: (none; agents made without a model play a script|ollama$)`).MatchString(s.stdout()) {
+		t.Errorf("the greeting does not tell of model providers:\n%s", s.stdout())
+	}
 	for name, mode := range map[string]os.FileMode{
 		"": 0o700, "hob.db": 0o600, "seal.key": 0o600, "service.key": 0o600, "project.db": 0o600,
 	} {
@@ -317,6 +320,12 @@ func TestGreeting_SaysThatOtherTerminalsNeedTheOperatorsKey(t *testing.T) {
 	t.Parallel()
 	in := install(t, map[string]string{"HOB_SERVICE_KEY": "operators-own-key-0123456789"})
 	mustContain(t, "the greeting", in.serve().stdout(), "export HOB_KEY=")
+}
+
+func TestGreeting_NamesTheModelProviders(t *testing.T) {
+	t.Parallel()
+	in := install(t, map[string]string{"ANTHROPIC_API_KEY": "sk-ant-0123456789", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OLLAMA_HOST": "127.0.0.1:1"})
+	mustContain(t, "the greeting", in.serve().stdout(), "model providers: openai, anthropic, ollama\n")
 }
 
 func TestDemo_AnswersFromTheDatabase(t *testing.T) {

@@ -169,8 +169,12 @@ func help(w world, topic []string) int {
 	}
 	var b strings.Builder
 	b.WriteString(helpHead)
+	column := 0
 	for _, c := range commands() {
-		fmt.Fprintf(&b, "  %-28s %s\n", "hob "+c.name+" "+c.args, c.summary)
+		column = max(column, len(c.name)+len(c.args))
+	}
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  hob %-*s  %s\n", column+1, c.name+" "+c.args, c.summary)
 	}
 	b.WriteString(helpTail)
 	fmt.Fprint(w.stdout, b.String())

@@ -105,7 +105,8 @@ func foundOllama(ctx context.Context, c config.Config, guard *egress.Guard, at s
 	return fmt.Sprintf("ollama (found at %s, %s, the last changed is %s)", base, count(len(names), "model"), names[0])
 }
 
-// probe asks one provider for its models. Any answer but a refusal of the key will do: not every server has the list.
+// probe asks one provider for its models. Any answer but a refusal of the key will do, since not every server has the list;
+// but an address without a version that has none is most likely one whose version was left out.
 func (r *report) probe(ctx context.Context, guard *egress.Guard, m modelServer) {
 	const check = "models"
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -118,6 +119,9 @@ func (r *report) probe(ctx context.Context, guard *egress.Guard, m modelServer) 
 		r.add(check, warn, fmt.Sprintf("%s at %s cannot be reached (%s)", m.name, m.base, reason(err)), "is the server running, and the address right?")
 	case status == http.StatusUnauthorized:
 		r.add(check, warn, fmt.Sprintf("%s at %s does not accept the key (status %d)", m.name, m.base, status), "")
+	case status == http.StatusNotFound && provider.LacksVersion(m.base+m.models):
+		r.add(check, warn, fmt.Sprintf("%s at %s answers, but has no list of models there (status %d)", m.name, m.base, status),
+			"does the address lack /v1?")
 	default:
 		r.add(check, ok, fmt.Sprintf("%s answers at %s", m.name, m.base), "")
 	}

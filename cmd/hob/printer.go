@@ -183,6 +183,9 @@ func (p *printer) complete(e hob.Event, f raw) error {
 	if f.Usage.TotalTokens > 0 {
 		about = append(about, strconv.FormatInt(f.Usage.TotalTokens, 10)+" tokens")
 	}
+	if f.Usage.Cost != 0 {
+		about = append(about, "$"+f.Usage.Cost.String())
+	}
 	s := dim
 	if f.Status != hob.Completed {
 		s = red

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,22 +71,31 @@ func providers(ctx context.Context, w world) error {
 		return usageError(fmt.Sprintf("unexpected word %q", words[2]))
 	case f.model == "":
 		return usageError("which model? --model NAME, as the endpoint names it")
+	case !webAddress(words[1]):
+		return usageError(fmt.Sprintf("%q is no address; it must be like https://host/v1", words[1]))
 	}
 	return testProvider(ctx, w, c, f, words[1])
 }
 
+// webAddress says whether a word is the address of a server.
+func webAddress(word string) bool {
+	u, err := url.Parse(strings.TrimSpace(word))
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
 // testProvider probes the model, prints the report and keeps the profile.
-func testProvider(ctx context.Context, w world, c config.Config, f providerFlags, url string) error {
+func testProvider(ctx context.Context, w world, c config.Config, f providerFlags, address string) error {
 	if f.dialect == "" {
-		f.dialect = provider.GuessDialect(url)
+		f.dialect = provider.GuessDialect(address)
 	}
+	key, keyName := providerKey(c, w.getenv, address)
 	guard := egress.New(egress.Config{})
 	defer guard.Close()
 	ask := provider.ProbeConfig{
-		Dialect: f.dialect, BaseURL: url, Key: providerKey(c, w.getenv, url), Model: f.model, Clients: guard,
+		Dialect: f.dialect, BaseURL: address, Key: key, KeyName: keyName, Model: f.model, Clients: guard,
 	}
 	if !f.asJSON {
-		fmt.Fprintf(w.stdout, "%s at %s\n\n", plain(f.model), plain(url))
+		fmt.Fprintf(w.stdout, "%s at %s\n\n", plain(f.model), plain(address))
 		ask.Told = func(one provider.Check) { writeCheck(w, one) }
 	}
 	report, err := provider.Probe(ctx, ask)
@@ -99,8 +109,9 @@ func testProvider(ctx context.Context, w world, c config.Config, f providerFlags
 	if f.asJSON {
 		if err := writeJSON(w, struct {
 			provider.ProbeReport
-			Kept string `json:"kept,omitempty"` // where the profile was kept
-		}{report, kept}); err != nil {
+			Changes []string `json:"changes"`        // what runs do otherwise with the facts
+			Kept    string   `json:"kept,omitempty"` // where the profile was kept
+		}{report, append([]string{}, report.Changes()...), kept}); err != nil {
 			return err
 		}
 	} else {
@@ -130,35 +141,48 @@ func writeEnd(w world, r provider.ProbeReport, kept string) {
 	case !r.Usable:
 		fmt.Fprintln(w.stdout, "The endpoint cannot be used like this; nothing was kept.")
 	case kept != "":
-		fmt.Fprintf(w.stdout, "The profile was kept %s.\n", plain(kept))
+		fmt.Fprintf(w.stdout, "The profile was kept %s: %s.\n", plain(kept), strings.Join(r.Facts.Known(), ", "))
 	}
+	if !r.Usable {
+		return
+	}
+	changes := r.Changes()
+	if len(changes) == 0 {
+		fmt.Fprintln(w.stdout, "It changes nothing for runs: the model is as Hob takes it to be.")
+		return
+	}
+	with := "With it runs differ"
+	if kept == "" {
+		with = "With these facts runs would differ"
+	}
+	fmt.Fprintf(w.stdout, "%s in this: %s.\n", with, strings.Join(changes, "; "))
 }
 
 // providerKey is the key for an address: the one given for this command, else the one configured for that address. A key
-// is never sent anywhere else.
-func providerKey(c config.Config, getenv func(string) string, url string) hob.Secret {
+// is never sent anywhere else. name is the variable that holds it, or that is to hold it where there is none.
+func providerKey(c config.Config, getenv func(string) string, address string) (key hob.Secret, name string) {
 	if key := strings.TrimSpace(getenv(providerKeyVar)); key != "" {
-		return hob.Secret(key)
+		return hob.Secret(key), providerKeyVar
 	}
-	at := provider.ProfileEndpoint(url)
+	at := provider.ProfileEndpoint(address)
 	for _, one := range []struct {
-		endpoint config.Endpoint
-		vendor   string
+		endpoint     config.Endpoint
+		vendor, name string
 	}{
-		{c.OpenAI, "https://api.openai.com/v1"},
-		{c.Anthropic, "https://api.anthropic.com"},
-		{c.Gemini, "https://generativelanguage.googleapis.com"},
-		{c.OpenRouter, "https://openrouter.ai/api/v1"},
+		{c.OpenAI, "https://api.openai.com/v1", "OPENAI_API_KEY"},
+		{c.Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"},
+		{c.Gemini, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"},
+		{c.OpenRouter, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
 	} {
 		base := one.endpoint.BaseURL
 		if base == "" {
 			base = one.vendor
 		}
 		if one.endpoint.Key != "" && provider.ProfileEndpoint(base) == at {
-			return one.endpoint.Key
+			return one.endpoint.Key, one.name
 		}
 	}
-	return ""
+	return "", providerKeyVar
 }
 
 // keepProfile gives the profile to the server, or to the store where no server runs, and says where it is.

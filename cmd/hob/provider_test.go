@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func TestProviderTest_WhatItFindsMakesRunsWork(t *testing.T) {
 		t.Fatalf("exit code %d: %s%s", out.code, out.stdout, out.stderr)
 	}
 	mustContain(t, "the table", out.stdout, "plain answer", "yes", "stream_options", "tool call", "window", "calls,", "tokens",
-		"kept by the server at "+s.url)
+		"kept by the server at "+s.url+": ", "stream_options, ", "With it runs differ in this: ", "stream_options is not sent")
 	list, err := c.Profiles(t.Context())
 	if err != nil || len(list) != 1 || list[0].Endpoint != url || list[0].Model != "m" || !strings.Contains(string(list[0].Facts), `"stream_options":false`) {
 		t.Errorf("profiles %+v, %v", list, err)
@@ -80,6 +81,7 @@ func TestProviderTest_KeepsTheProfileInTheStoreWhereNoServerRuns(t *testing.T) {
 	url, asked := oddEndpoint(t)
 	in := install(t, map[string]string{"HOB_PROVIDER_KEY": probedKey})
 	out := in.run("provider", "test", url, "--model", "m", "--no-store")
+	mustContain(t, "the end", out.stdout, "With these facts runs would differ in this: ", "stream_options is not sent")
 	if out.code != 0 || asked.Load() == 0 || strings.Contains(out.stdout, "was kept") {
 		t.Errorf("--no-store: exit code %d after %d calls\n%s%s", out.code, asked.Load(), out.stdout, out.stderr)
 	}
@@ -91,16 +93,18 @@ func TestProviderTest_KeepsTheProfileInTheStoreWhereNoServerRuns(t *testing.T) {
 	in.serve().stop()
 	out = in.run("provider", "test", url, "--model", "m", "--json")
 	var report struct {
-		Usable bool
-		Kept   string
-		Tokens int
-		Checks []struct{ Check, Outcome string }
-		Facts  map[string]any
+		Usable  bool
+		Kept    string
+		Tokens  int
+		Checks  []struct{ Check, Outcome string }
+		Facts   map[string]any
+		Changes []string
 	}
 	if err := json.Unmarshal([]byte(out.stdout), &report); err != nil {
 		t.Fatalf("%v: %s%s", err, out.stdout, out.stderr)
 	}
-	if out.code != 0 || !report.Usable || report.Kept != "in "+in.dir || report.Tokens == 0 || len(report.Checks) < 10 || report.Facts["stream_options"] != false {
+	if out.code != 0 || !report.Usable || report.Kept != "in "+in.dir || report.Tokens == 0 || len(report.Checks) < 10 || report.Facts["stream_options"] != false ||
+		!slices.Contains(report.Changes, "stream_options is not sent") {
 		t.Errorf("exit code %d, %+v", out.code, report)
 	}
 	list, err := in.serve().client().Profiles(t.Context())
@@ -118,7 +122,12 @@ func TestProviderTest_AnEndpointOfNoUse(t *testing.T) {
 	if out.code != 1 || asked.Load() != 0 {
 		t.Errorf("exit code %d; %d requests had a key that is meant for another address", out.code, asked.Load())
 	}
-	mustContain(t, "the table", out.stdout, "plain answer", "no", "401", "cannot be used", "nothing was kept")
+	mustContain(t, "the table", out.stdout, "plain answer", "no", "401", "check HOB_PROVIDER_KEY", "cannot be used", "nothing was kept")
+	if strings.Contains(out.stdout, "OPENAI_") {
+		t.Errorf("a variable is named that nobody used:\n%s", out.stdout)
+	}
+	nobody := in.run("provider", "test", "http://127.0.0.1:1/v1", "--model", "m")
+	mustContain(t, "the table", nobody.stdout, "check that it runs, and the address http://127.0.0.1:1/v1")
 	in.env["HOB_PROVIDER_KEY"] = "sk-wrong-0123456789"
 	if out = in.run("provider", "test", url, "--model", "m"); out.code != 1 || strings.Contains(out.stdout+out.stderr, "sk-wrong") {
 		t.Errorf("exit code %d:\n%s%s", out.code, out.stdout, out.stderr)
@@ -141,7 +150,9 @@ func TestProviderTest_MistakesAreTold(t *testing.T) {
 		"no address":  {[]string{"provider", "test"}, 2, "which address"},
 		"no model":    {[]string{"provider", "test", "http://127.0.0.1:1/v1"}, 2, "--model"},
 		"a word more": {[]string{"provider", "test", "http://127.0.0.1:1/v1", "now", "--model", "m"}, 2, `"now"`},
-		"no URL":      {[]string{"provider", "test", "here", "--model", "m"}, 1, "https://host/v1"},
+		"no URL":      {[]string{"provider", "test", "tiny", "--model", "x"}, 2, `"tiny" is no address; it must be like https://host/v1`},
+		"no host":     {[]string{"provider", "test", "https:///v1", "--model", "x"}, 2, "is no address"},
+		"no web":      {[]string{"provider", "test", "ftp://host/v1", "--model", "x"}, 2, "is no address"},
 		"dialect":     {[]string{"provider", "test", "http://127.0.0.1:1/v1", "--model", "m", "--dialect", "morse"}, 1, "openai, anthropic, gemini"},
 		"nobody":      {[]string{"provider", "test", "http://127.0.0.1:1/v1", "--model", "m"}, 1, ""},
 	} {

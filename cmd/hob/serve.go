@@ -89,14 +89,25 @@ func serve(ctx context.Context, w world) error {
 	if err := s.engine.Recover(ctx); err != nil {
 		return fmt.Errorf("take up unfinished runs: %w", err)
 	}
-	greet(w, c, made)
-	go p.models.FindOllama(ctx) // so that the first model that needs it need not wait
+	p.models.FindOllama(ctx) // so that the greeting knows of it; this machine answers, or refuses, at once
+	greet(w, c, made, p.providers())
 	return s.run(ctx, ln)
 }
 
 // greet prints what a person needs next. The key is shown at the start that made it and never again.
-func greet(w world, c config.Config, made hob.Secret) {
+func greet(w world, c config.Config, made hob.Secret, providers []api.Provider) {
 	fmt.Fprintf(w.stdout, "Hob %s listens on %s\n", buildVersion(), c.URL())
+	var found []string
+	for _, p := range providers {
+		if p.Paid {
+			found = append(found, p.Name)
+		}
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(w.stdout, "model providers: none; agents made without a model play a script (what to set: hob help serve)")
+	} else {
+		fmt.Fprintf(w.stdout, "model providers: %s\n", strings.Join(found, ", "))
+	}
 	if made != "" {
 		fmt.Fprintf(w.stdout, "service key (shown this once, kept in %s/%s): %s\n", c.Data, serviceKeyFile, string(made))
 	}

@@ -145,6 +145,14 @@ completed · 2 steps · 12 tokens
 	}
 }
 
+func TestPrinter_ShowsWhatARunCost(t *testing.T) {
+	t.Parallel()
+	got := show(t, `{"event":"complete","seq":1,"status":"completed","steps":1,"usage":{"total_tokens":12,"cost":0.00125}}`)
+	if want := "completed · 1 step · 12 tokens · $0.00125\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestPrinter_KeepsTheAnswerApart(t *testing.T) {
 	t.Parallel()
 	var answer strings.Builder
