@@ -37,8 +37,10 @@ func TestModels_AMistypedProviderIsWarnedOf(t *testing.T) {
 		{"fallback", "POST", "/api/agents", `{"name":"a","model":"fixed","settings":{"fallback_model":"mistyped/tiny"}}`, "settings.fallback_model: " + stray},
 		{"fallback of nobody", "PATCH", agent, `{"settings":{"fallback_model":"nobody's"}}`, "settings.fallback_model: " + nobody},
 		{"good fallback", "PATCH", agent, `{"settings":{"fallback_model":"fixed"}}`, ""},
-		{"settings", "PUT", "/api/settings", `{"settings":{"AGENT_DEFAULT_MODEL":"nobody's","COMPACTION_MODEL":"mistyped/tiny"}}`,
-			"AGENT_DEFAULT_MODEL: " + nobody + "\nCOMPACTION_MODEL: " + stray},
+		{
+			"settings", "PUT", "/api/settings", `{"settings":{"AGENT_DEFAULT_MODEL":"nobody's","COMPACTION_MODEL":"mistyped/tiny"}}`,
+			"AGENT_DEFAULT_MODEL: " + nobody + "\nCOMPACTION_MODEL: " + stray,
+		},
 		{"one setting", "PUT", "/api/settings/AGENT_DEFAULT_MODEL", `{"value":"mistyped/tiny"}`, "AGENT_DEFAULT_MODEL: " + stray},
 		{"the run's own model", "PUT", "/api/settings/COMPACTION_MODEL", `{"value":"same"}`, ""},
 		{"no model", "PUT", "/api/settings/COMPACTION_MODEL", `{"value":""}`, ""},

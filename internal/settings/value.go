@@ -106,7 +106,7 @@ func compact(text string) (string, error) {
 		before := text[:max(at-1, 0)]
 		line := strings.Count(before, "\n") + 1
 		column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-		return "", fmt.Errorf("Value must be a JSON object: line %d, column %d: %w", line, column, err) //nolint:staticcheck // a client's sentence
+		return "", fmt.Errorf("Value must be a JSON object: line %d, column %d: %w", line, column, err)
 	case err != nil:
 		return "", err
 	case raw[0] != '{':
