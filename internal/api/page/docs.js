@@ -28,7 +28,7 @@ function typeText(schema) {
   const types = [].concat(schema.type || []).filter((t) => t !== "null");
   let text = types.join(" or ") || "any";
   if (types[0] === "array") text = schema.items ? "list of " + typeText(schema.items) : "list";
-  if (schema.enum) text = schema.enum.join(" | ");
+  if (schema.enum) text = schema.enum.filter((v) => v !== null).join(" | ");
   if (schema.format) text += " (" + schema.format + ")";
   return [].concat(schema.type || []).includes("null") ? text + ", or null" : text;
 }
@@ -112,7 +112,8 @@ function answers(responses) {
       continue;
     }
     out.push(el("tr", {}, el("td", {}, status + " " + answer.description),
-      el("td", {}, kind === jsonType ? schemaLink(content[kind].schema) : kind || "nothing")));
+      el("td", {}, ...(content[kind] && content[kind].schema
+        ? [kind === jsonType ? "" : kind + " of ", schemaLink(content[kind].schema)] : [kind || "nothing"]))));
   }
   if (form) out.push(el("tr", {}, el("td", {}, errors.join(", ")), el("td", {}, schemaLink(form))));
   return out;
@@ -130,7 +131,7 @@ function route({ method, paths, op }) {
   const parameters = op.parameters || [];
   if (parameters.length > 0) {
     section.append(el("h4", {}, "Parameters"), table(["Name", "Where", "Type", "Meaning"], parameters.map((p) => el("tr", {},
-      el("td", {}, el("code", {}, p.name)), el("td", {}, p.in), el("td", {}, p.schema.type), el("td", {}, p.description || "")))));
+      el("td", {}, el("code", {}, p.name)), el("td", {}, p.in), el("td", {}, typeText(p.schema)), el("td", {}, p.description || "")))));
   }
   if (op.requestBody) section.append(...bodyPart(op.requestBody));
   section.append(el("h4", {}, "Answers"), table(["Status", "Content"], answers(op.responses)));
@@ -183,8 +184,12 @@ function render(doc) {
   all.hidden = false;
   for (const [name, schema] of Object.entries(schemas)) {
     const must = name.endsWith("Input") ? "Required" : "Always there";
-    all.append(el("details", { class: "schema", id: "schema-" + name }, el("summary", {}, el("code", {}, name)),
-      table(["Field", "Type", "Meaning"], rows(schema, must, "", 0, []))));
+    const box = el("details", { class: "schema", id: "schema-" + name }, el("summary", {}, el("code", {}, name)));
+    for (const form of schema.oneOf || [schema]) {
+      if (form.title) box.append(el("h4", {}, el("code", {}, form.title)), el("p", { class: "note" }, form.description || ""));
+      box.append(table(["Field", "Type", "Meaning"], rows(form, must, "", 0, [])));
+    }
+    all.append(box);
   }
   openTarget();
 }
