@@ -154,15 +154,27 @@ func parsePrice(raw json.RawMessage) (hob.Price, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil || v.Input == nil || v.Output == nil {
-		return hob.Price{}, errors.New("must be an object with the numbers input and output, and cached_input where it differs")
+	const form = "must be an object with the numbers input and output, and cached_input where it differs"
+	var wrong *json.UnmarshalTypeError
+	switch err := d.Decode(&v); {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return hob.Price{}, fmt.Errorf("%s is no number; it %s", wrong.Field, form)
+	case err != nil:
+		return hob.Price{}, errors.New(form)
+	case v.Input == nil:
+		return hob.Price{}, errors.New("input is missing; it " + form)
+	case v.Output == nil:
+		return hob.Price{}, errors.New("output is missing; it " + form)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return hob.Price{}, errors.New("must be one object")
 	}
-	for _, n := range []*float64{v.Input, v.Output, v.Cached} {
-		if n != nil && (*n < 0 || *n > MaxPrice || math.IsNaN(*n)) {
-			return hob.Price{}, fmt.Errorf("a price must be 0 to %g US dollars for a million tokens", MaxPrice)
+	for _, n := range []struct {
+		name string
+		is   *float64
+	}{{"input", v.Input}, {"output", v.Output}, {"cached_input", v.Cached}} {
+		if n.is != nil && (*n.is < 0 || *n.is > MaxPrice || math.IsNaN(*n.is)) {
+			return hob.Price{}, fmt.Errorf("%s must be 0 to %g US dollars for a million tokens", n.name, MaxPrice)
 		}
 	}
 	return hob.Price{Input: *v.Input, Output: *v.Output, Cached: v.Cached}, nil

@@ -77,8 +77,9 @@ const docsTail = `
 
 Values may be sent as JSON numbers, ` + "`true` and `false`" + `, or text; blanks around a text are dropped. ` + "`MODEL_PRICES`" + ` may be
 sent as a JSON object, too, and reads as compact text. A number must be within its range, ends included. ` + "`true`, `1` and `yes`" + ` are
-true. One bad value refuses the whole change. A stored value that a later
-version no longer takes counts as none. A variable with a bad value keeps the server from starting, and the error names it.
+true. One bad value refuses the whole change. A model that nobody serves, or that is asked of another provider than its first
+part seems to name, is kept and told under ` + "`warnings`" + `. A stored value that a later version no longer takes counts as none. A
+variable with a bad value keeps the server from starting, and the error names it.
 
 Secrets are sealed at rest and read as ` + "`" + hob.Mask + "`" + `; that text sent back leaves the secret as it is, and an empty one takes it
 away.
