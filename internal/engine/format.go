@@ -12,7 +12,7 @@ import (
 
 // format is the form that an answer must have.
 type format struct {
-	schema *jsonschema.Schema // nil: any JSON object
+	schema *checker // nil: any JSON object
 }
 
 // formatOf reads a response_format in OpenAI's form: {"type":"text"}, {"type":"json_object"} or {"type":"json_schema",
@@ -74,7 +74,7 @@ func (f *format) check(answer string) string {
 		}
 		return ""
 	}
-	return strings.Join(faultsOf(f.schema, v), "; ")
+	return strings.Join(f.schema.faults(v, len(raw)), "; ")
 }
 
 // bareJSON takes off what models like to put around JSON: a code fence, and space.

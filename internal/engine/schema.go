@@ -18,56 +18,61 @@ import (
 const (
 	maxSchemaBytes = 64 << 10
 	maxSchemas     = 1024 // compiled schemas kept; the cache starts anew when it is full
+	maxCachedBytes = 2 << 20
 )
 
 // schema is a compiled schema of a tool's arguments.
 type schema struct {
-	compiled *jsonschema.Schema
+	compiled *checker
 	// known, where not nil, are the only arguments the tool takes: its schema lists properties and says nothing about
 	// others.
 	known map[string]bool
 }
 
+// schemaCache keeps compiled schemas, within a bound of their number and of their texts: a compiled one takes some
+// twenty times its text.
 type schemaCache struct {
-	mu   sync.Mutex
-	byID map[string]*schema
+	mu    sync.Mutex
+	byID  map[string]*schema
+	bytes int
 }
 
+// get compiles the schema of a tool's arguments, or takes it from the cache.
 func (c *schemaCache) get(raw json.RawMessage) (*schema, error) {
+	return c.fetch(string(raw), func() (*schema, error) { return compile(raw) })
+}
+
+// getAny is get for a schema of any value.
+func (c *schemaCache) getAny(raw json.RawMessage) (*checker, error) {
+	s, err := c.fetch("any "+string(raw), func() (*schema, error) {
+		compiled, err := compileAny(raw)
+		return &schema{compiled: compiled}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.compiled, nil
+}
+
+func (c *schemaCache) fetch(key string, make func() (*schema, error)) (*schema, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.byID[string(raw)]; s != nil {
+	s := c.byID[key]
+	c.mu.Unlock()
+	if s != nil {
 		return s, nil
 	}
-	s, err := compile(raw)
+	s, err := make()
 	if err != nil {
 		return nil, err
 	}
-	c.keep(string(raw), s)
-	return s, nil
-}
-
-// getAny is get for a schema of any value; it gives the compiled schema alone.
-func (c *schemaCache) getAny(raw json.RawMessage) (*jsonschema.Schema, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := "any " + string(raw)
-	if s := c.byID[key]; s != nil {
-		return s.compiled, nil
-	}
-	compiled, err := compileAny(raw)
-	if err != nil {
-		return nil, err
-	}
-	c.keep(key, &schema{compiled: compiled})
-	return compiled, nil
-}
-
-func (c *schemaCache) keep(key string, s *schema) {
-	if c.byID == nil || len(c.byID) >= maxSchemas {
-		c.byID = map[string]*schema{}
+	if c.byID == nil || len(c.byID) >= maxSchemas || c.bytes+len(key) > maxCachedBytes {
+		c.byID, c.bytes = map[string]*schema{}, 0
 	}
 	c.byID[key] = s
+	c.bytes += len(key)
+	return s, nil
 }
 
 // CheckSchema says whether a schema can describe a tool's arguments: a JSON Schema of an object, at most 64 KB, without
@@ -113,7 +118,7 @@ func compile(raw json.RawMessage) (*schema, error) {
 }
 
 // compileAny compiles a JSON Schema. The error continues a sentence about it.
-func compileAny(raw json.RawMessage) (*jsonschema.Schema, error) {
+func compileAny(raw json.RawMessage) (*checker, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("must be at most %d bytes", maxSchemaBytes)
 	}
@@ -129,6 +134,7 @@ func compileAny(raw json.RawMessage) (*jsonschema.Schema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(boundedRegexps())
 	c.DefaultDraft(jsonschema.Draft2020)
 	if err := c.AddResource("mem:schema", doc); err != nil {
 		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
@@ -137,7 +143,7 @@ func compileAny(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
 	}
-	return compiled, nil
+	return newChecker(compiled), nil
 }
 
 // noLoader refuses every reference: schemas come from outside, and one must not make the server read a file or a URL.
@@ -161,19 +167,14 @@ func (s *schema) check(args json.RawMessage) string {
 			}
 		}
 	}
-	return strings.Join(append(faults, faultsOf(s.compiled, v)...), "; ")
+	return strings.Join(append(faults, s.compiled.faults(v, len(args))...), "; ")
 }
 
-// faultsOf tells in what a value is not as a schema wants it.
-func faultsOf(s *jsonschema.Schema, v any) []string {
-	var invalid *jsonschema.ValidationError
-	if err := s.Validate(v); errors.As(err, &invalid) {
-		return appendFaults(nil, invalid)
-	}
-	return nil
-}
-
-const maxFaults = 10
+// Bounds of what is told of the faults of one value: how many, and characters of each.
+const (
+	maxFaults = 10
+	maxFault  = 400
+)
 
 func appendFaults(faults []string, v *jsonschema.ValidationError) []string {
 	if len(v.Causes) == 0 && len(faults) < maxFaults {
@@ -182,7 +183,7 @@ func appendFaults(faults []string, v *jsonschema.ValidationError) []string {
 		if where != "" {
 			text = where + ": " + text
 		}
-		return append(faults, text)
+		return append(faults, preview(text, maxFault))
 	}
 	for _, cause := range v.Causes {
 		faults = appendFaults(faults, cause)
