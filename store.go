@@ -162,7 +162,7 @@ type RunCommit struct {
 	Base     int
 	Calls    []CallState // inserted or replaced by call id
 	Usage    []UsageEntry
-	Summary  *Summary // of the conversation so far, which replaces an earlier one; Turn is the run's own where 0
+	Summary  *Summary // of the conversation so far; the one that reaches furthest counts, of two that reach as far the later; Turn is the run's own where 0
 	Outcome  *Outcome // ends the run, or lays it to rest
 }
 

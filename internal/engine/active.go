@@ -47,7 +47,7 @@ type active struct {
 	refused      int                 // tokens of the last request that was refused as too long
 	failures     int                 // attempts to summarise that failed, one after the other
 	reactions    int                 // answers to refusals as too long
-	summed       *hob.Summary        // the summary made in this run
+	summed       bool                // a summary was made and stored in this run
 	spent        string              // which budget is used up, and that the step under way is the last
 	lastPrompt   int64               // tokens of the last model call's request
 	lastAnswer   int64               // and of its answer

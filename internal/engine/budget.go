@@ -62,9 +62,12 @@ func (a *active) spend(s spending, ans *answer, err error) {
 }
 
 // maxTokens is more than any one model call can use; counts beyond it are not believed.
-const maxTokens = 100_000_000
+const maxTokens = 20_000_000
 
 func plausible(u hob.Usage) bool {
+	if u.PromptTokens == 0 { // no request is empty
+		return false
+	}
 	for _, n := range []int64{u.PromptTokens, u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens} {
 		if n < 0 || n > maxTokens {
 			return false
@@ -108,11 +111,36 @@ func (a *active) carried() int {
 	return n
 }
 
+// inMoney says whether a budget of the run is one in money.
+func (p *plan) inMoney() bool {
+	b := p.settings.AgentBudget
+	return p.tuning.MaxCost != nil || b != nil && b.MaxCost != nil
+}
+
+// secondsLeft is what the budget of time leaves, much where there is none.
+func (a *active) secondsLeft() time.Duration {
+	s := a.plan.tuning.MaxSeconds
+	if s == nil {
+		return hob.MaxRunSeconds * time.Second
+	}
+	return time.Duration(*s*float64(time.Second)) - a.e.Clock().Sub(a.run.StartedAt.Time)
+}
+
+// likely is what a request of so many tokens uses, with an answer like the last one.
+func (a *active) likely(tokens int) hob.Usage {
+	u := hob.Usage{PromptTokens: int64(tokens), CompletionTokens: a.lastAnswer}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	if p := a.plan.model.Price; p != nil {
+		u.Cost = p.Cost(u)
+	}
+	return u
+}
+
 // allot reads what the agent's runs have used of its budget. The error is Invalid where a budget in money cannot be held
 // because the model's price is not known, and RateLimited where nothing is left.
 func (e *Engine) allot(ctx context.Context, p *plan) error {
 	b := p.settings.AgentBudget
-	if p.model.Price == nil && (p.tuning.MaxCost != nil || b != nil && b.MaxCost != nil) {
+	if p.model.Price == nil && p.inMoney() {
 		return hob.Errorf(hob.Invalid, "a budget in money needs the model's price, which is not known for %s: set it in the setting MODEL_PRICES",
 			p.pin.Agent.Model).WithCode("unknown_price").With("field", "max_cost")
 	}
@@ -124,6 +152,9 @@ func (e *Engine) allot(ctx context.Context, p *plan) error {
 	if p.before, err = e.Store.AgentUsage(ctx, p.pin.Agent.ID, hob.Time{Time: since}); err != nil {
 		return err
 	}
+	// A run that is taken up again has a part in it, which counts as its own.
+	p.before.TotalTokens = max(p.before.TotalTokens-p.run.Usage.TotalTokens, 0)
+	p.before.Cost = max(p.before.Cost-p.run.Usage.Cost, 0)
 	if why := agentSpent(b, p.before); why != "" {
 		way := "raise settings.agent_budget"
 		if !until.IsZero() {
@@ -136,6 +167,18 @@ func (e *Engine) allot(ctx context.Context, p *plan) error {
 		return err
 	}
 	return nil
+}
+
+// recount looks what the agent's other runs have used meanwhile. What cannot be read stays as it was.
+func (a *active) recount(b *hob.Budget) {
+	since, _ := period(b.Period, a.e.Clock())
+	all, err := a.e.Store.AgentUsage(a.ctx, a.run.Agent, hob.Time{Time: since})
+	if err != nil {
+		return
+	}
+	before, own := &a.plan.before, a.run.Usage // a part of which may not be stored yet
+	before.TotalTokens = max(before.TotalTokens, all.TotalTokens-own.TotalTokens)
+	before.Cost = max(before.Cost, all.Cost-own.Cost)
 }
 
 // period is the time that a budget counts in; until is zero where it has no end.
@@ -188,19 +231,16 @@ func (a *active) exhausted() string {
 	if n := t.MaxToolCalls; n != nil && a.carried() >= *n {
 		return fmt.Sprintf("the budget max_tool_calls of %d is used up", *n)
 	}
-	if s := t.MaxSeconds; s != nil {
-		if took := a.e.Clock().Sub(a.run.StartedAt.Time); took.Seconds() >= *s {
-			return fmt.Sprintf("the budget max_seconds of %g is used up", *s)
-		}
+	if s := t.MaxSeconds; s != nil && a.secondsLeft() <= 0 {
+		return fmt.Sprintf("the budget max_seconds of %g is used up", *s)
 	}
 	if t.MaxTokensTotal == nil && t.MaxCost == nil && b == nil {
 		return ""
 	}
-	next := hob.Usage{PromptTokens: max(int64(a.size()), a.lastPrompt), CompletionTokens: a.lastAnswer}
-	next.TotalTokens = next.PromptTokens + next.CompletionTokens
-	if p := a.plan.model.Price; p != nil {
-		next.Cost = p.Cost(next)
+	if b != nil {
+		a.recount(b)
 	}
+	next := a.likely(max(a.size(), int(a.lastPrompt)))
 	if which := a.over(a.run.Usage.Add(next).Add(next)); which != "" {
 		return fmt.Sprintf("%s leaves no room for a step and an answer behind it (used so far: %d tokens, $%s)",
 			which, a.run.Usage.TotalTokens, a.run.Usage.Cost)

@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"hob"
 )
@@ -131,7 +134,17 @@ func (a *active) fit(step int) {
 
 // shorten cuts the conversation to a size of the request in tokens, as far as it can.
 func (a *active) shorten(size int) bool {
-	return a.talk().truncate(a.room(size))
+	const tries, margin = 4, 95 // percent: a text's tokens are not spread evenly
+	budget := a.room(size)
+	for range tries {
+		a.talk().truncate(budget)
+		now := a.size()
+		if now <= size {
+			return true
+		}
+		budget = budget * size / now * margin / 100
+	}
+	return false
 }
 
 // room is what a request of a size leaves for messages, as they are estimated.
@@ -194,7 +207,10 @@ func (a *active) react(step int) bool {
 // condensable says whether there is something to summarise, and another attempt left to do it.
 func (a *active) condensable() bool {
 	c := a.talk()
-	return a.failures < a.e.Limits.Compactions && c.worth(c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns))
+	if a.failures >= a.e.Limits.Compactions || a.over(a.run.Usage.Add(a.likely(c.total))) != "" || a.secondsLeft() <= 0 {
+		return false
+	}
+	return c.worth(c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns))
 }
 
 // summarise puts a summary in the place of the conversation's beginning and stores it, so that later turns need not do it
@@ -227,6 +243,9 @@ func (a *active) summarise(step int) bool {
 // keepSummary stores a summary for the turns to come, unless it leaves out a turn that was under way when the run began:
 // that one would be lost to them.
 func (a *active) keepSummary(s hob.Summary) {
+	if a.plan.past.Cut { // it did not read what was left out, and may not stand for it
+		return
+	}
 	own := a.turn.Load()
 	if own == 0 {
 		own = a.plan.session.Turns + 1 // the store has not said it yet, so that the summary ends before the run
@@ -239,7 +258,7 @@ func (a *active) keepSummary(s hob.Summary) {
 		next = old.Turn
 	}
 	for _, r := range a.plan.past.Runs {
-		if r.Turn > next && !a.plan.past.Cut {
+		if r.Turn > next {
 			return
 		}
 		next = r.Turn + 1
@@ -247,7 +266,7 @@ func (a *active) keepSummary(s hob.Summary) {
 	if s.Turn > next && own > next {
 		return
 	}
-	a.summed = &s
+	a.summed = true
 	a.log.write(func(b *batch) { b.summary(s) })
 }
 
@@ -280,6 +299,9 @@ func (a *active) compactor() (m hob.Model, name string, own bool) {
 	}
 	if want != "" && want != sameModel && want != a.run.Model {
 		m, err := a.e.Models(a.ctx, a.run.Workspace, want)
+		if err == nil && m.Price == nil && a.plan.inMoney() {
+			err = errors.New("its price is not known, and the run has a budget in money")
+		}
 		if err == nil {
 			return m, want, false
 		}
@@ -288,62 +310,113 @@ func (a *active) compactor() (m hob.Model, name string, own bool) {
 	return p.model, a.run.Model, true
 }
 
-// summary asks a model to summarise the messages before at.
-func (a *active) summary(step int, c *conversation, at int) (string, error) {
-	m, name, own := a.compactor()
-	window := m.Window
-	if own || window <= 0 {
-		window = a.space.window
+// summariser is a model that summarises for a run, with what bounds it.
+type summariser struct {
+	model hob.Model
+	name  string // in the ledger
+	own   bool   // it is the run's own
+	most  int    // tokens of a summary
+	room  int    // tokens of the messages in one request
+	order string
+}
+
+// Bounds of summaries.
+const (
+	leastSummary   = 100 // tokens
+	leastRoom      = 400 // tokens of messages in a request for one
+	summaryRounds  = 8   // requests that one summary may take, each going on from the summary before it
+	bytesOfSummary = 40  // that a model writes for a token of a summary: thoughts, an analysis and the summary itself
+)
+
+func (a *active) newSummariser() (*summariser, error) {
+	s := &summariser{}
+	s.model, s.name, s.own = a.compactor()
+	window, fixed := s.model.Window, estimateTokens(compactSystem)+a.toolTokens()
+	if s.own || window <= 0 {
+		window, fixed = a.space.window, a.fixed
 	}
 	const wordsPerToken = 0.7
-	most := max(min(a.plan.knobs.compactionTokens, a.space.threshold/4, window/4), 100)
-	order := strings.Replace(compactOrder, "{{words}}", strconv.Itoa(int(float64(most)*wordsPerToken)), 1)
-	r := hob.Request{
-		Model: m.Model, System: compactSystem, Tools: a.plan.pin.Tools, NoToolUse: true, Component: hob.ComponentCompaction,
-		MaxTokens: 2 * most, // the analysis comes before the summary
-		Step:      step, Script: a.plan.settings.Script,
+	s.most = max(min(a.plan.knobs.compactionTokens, a.space.threshold/4, window/4), leastSummary)
+	s.order = strings.Replace(compactOrder, "{{words}}", strconv.Itoa(int(float64(s.most)*wordsPerToken)), 1)
+	s.room = window - 2*s.most - estimateTokens(s.order) - fixed - window/10
+	if s.room < leastRoom {
+		return nil, fmt.Errorf("the window of %s, %d tokens, leaves no room for what is to be summarised", s.name, window)
 	}
-	if own { // the same beginning as the run's requests, which the provider may have cached
-		r.System = a.system()
+	return s, nil
+}
+
+// summary summarises the messages before at. What is too long for one request is summarised piece by piece; what is too
+// long for that, too, is shortened first.
+func (a *active) summary(step int, c *conversation, at int) (string, error) {
+	s, err := a.newSummariser()
+	if err != nil {
+		return "", err
 	}
-	covered := conversation{exact: m.Count}
+	covered := &conversation{exact: s.model.Count}
 	covered.grow(at + 1)
 	for i := range at {
 		covered.add(readable(c.whole(i)), c.from[i])
 	}
-	room := window - most*2 - estimateTokens(order) - estimateTokens(r.System) - window/10
-	if own {
-		room -= a.fixed
+	if most := s.room * (summaryRounds - 1) * 3 / 4; covered.total > most { // a part of each request is the summary before
+		covered.clip(most)
+		covered.truncate(most)
 	}
-	if covered.total > room { // what is too long for the summary's model itself is shortened
-		covered.prune(0)
-		if covered.total > room {
-			covered.clip(room)
-			covered.truncate(room)
+	for round := 1; covered.total > s.room; round++ {
+		n := covered.head(s.room)
+		if n < 2 || round == summaryRounds {
+			covered.clip(s.room)
+			covered.truncate(s.room)
+			break
 		}
+		text, err := a.askSummary(step, s, covered.sent[:n], sum(covered.tokens[:n]))
+		if err != nil {
+			return "", err
+		}
+		rest := &conversation{exact: s.model.Count}
+		rest.add(summaryMessage(text), origin{})
+		for i := n; i < len(covered.sent); i++ {
+			rest.take(covered, i)
+		}
+		covered = rest
 	}
-	r.Messages = append(covered.sent, hob.Message{Role: hob.RoleUser, Content: order})
+	return a.askSummary(step, s, covered.sent, covered.total)
+}
 
-	ctx, cancel := context.WithTimeout(a.ctx, a.plan.knobs.modelTimeout)
+// askSummary makes one request for a summary.
+func (a *active) askSummary(step int, s *summariser, messages []hob.Message, tokens int) (string, error) {
+	if which := a.over(a.run.Usage.Add(a.likely(tokens))); which != "" {
+		return "", errors.New(which + " leaves no room for a summary")
+	}
+	r := hob.Request{
+		Model: s.model.Model, System: compactSystem, Tools: a.plan.pin.Tools, NoToolUse: true, Component: hob.ComponentCompaction,
+		MaxTokens: 2 * s.most, // the analysis comes before the summary
+		Step:      step, Script: a.plan.settings.Script,
+		Messages: append(slices.Clone(messages), hob.Message{Role: hob.RoleUser, Content: s.order}),
+	}
+	if s.own { // the same beginning as the run's requests, which the provider may have cached
+		r.System = a.system()
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, min(a.plan.knobs.modelTimeout, max(a.secondsLeft(), time.Second)))
 	defer cancel()
 	ans := &answer{}
 	var failed error
-	for d, err := range m.Provider.Stream(ctx, r) {
+	for d, err := range s.model.Provider.Stream(ctx, r) {
 		if err != nil {
 			failed = err
 			break
 		}
 		ans.text.WriteString(clean(d.Text))
+		ans.reasoning.WriteString(d.Reasoning)
 		if d.Finish != "" {
 			ans.finish, ans.usage = d.Finish, d.Usage
 		}
-		if ans.text.Len() > a.e.Limits.AnswerBytes {
-			failed = errors.New("the summary is too long")
+		if ans.text.Len()+ans.reasoning.Len() > s.most*bytesOfSummary {
+			failed = errors.New("the model does not come to an end with its summary")
 			break
 		}
 	}
-	book := spending{component: hob.ComponentCompaction, model: name, price: m.Price, step: step}
-	book.estimate = covered.total + estimateTokens(order) + estimateTokens(r.System)
+	book := spending{component: hob.ComponentCompaction, model: s.name, price: s.model.Price, step: step}
+	book.estimate = tokens + estimateTokens(s.order) + estimateTokens(r.System)
 	a.spend(book, ans, failed)
 	if failed != nil {
 		return "", failed
@@ -352,8 +425,8 @@ func (a *active) summary(step int, c *conversation, at int) (string, error) {
 	if text == "" {
 		return "", errors.New("the model gave no summary")
 	}
-	if estimateTokens(text) > most*3/2 {
-		text = shorten(text, most)
+	if estimateTokens(text) > s.most*3/2 {
+		text = shorten(text, s.most)
 	}
 	return text, nil
 }

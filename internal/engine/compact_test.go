@@ -5,8 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"hob"
 )
@@ -330,4 +335,120 @@ func TestCompact_ATurnThatWasUnderWayIsNotLostToLaterOnes(t *testing.T) {
 		}
 	}
 	t.Fatal("the slow turn is in no request of the turn behind it")
+}
+
+// factual makes summaries that list the facts, such as FACT-7, of what they are made of, and records them.
+func (w *world) factual() func() [][]hob.Message {
+	fact := regexp.MustCompile(`FACT-\d+`)
+	inner := w.models
+	var mu sync.Mutex
+	var asked [][]hob.Message
+	w.models = func(ctx context.Context, ws hob.WorkspaceID, name string) (hob.Model, error) {
+		m, err := inner(ctx, ws, name)
+		p := m.Provider
+		m.Provider = streamFunc(func(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
+			if r.Component != hob.ComponentCompaction {
+				return p.Stream(ctx, r)
+			}
+			mu.Lock()
+			asked = append(asked, r.Messages)
+			mu.Unlock()
+			seen := map[string]bool{}
+			for _, m := range r.Messages {
+				for _, f := range fact.FindAllString(m.Content, -1) {
+					seen[f] = true
+				}
+			}
+			text := "<summary>Facts: " + strings.Join(slices.Sorted(maps.Keys(seen)), " ") + "</summary>"
+			return func(yield func(hob.Delta, error) bool) {
+				time.Sleep(20 * time.Millisecond)
+				_ = yield(hob.Delta{Text: text}, nil) && yield(hob.Delta{Finish: hob.FinishStop}, nil)
+			}
+		})
+		return m, err
+	}
+	return func() [][]hob.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(asked)
+	}
+}
+
+// lacks names the facts that are in none of the messages.
+func lacks(messages []hob.Message, n int) (missing []int) {
+	all := fmt.Sprint(messages)
+	for i := range n {
+		if !regexp.MustCompile(fmt.Sprintf(`FACT-%d\b`, i)).MatchString(all) {
+			missing = append(missing, i)
+		}
+	}
+	return missing
+}
+
+func TestCompact_AHistoryLongerThanARequestIsReadPieceByPiece(t *testing.T) {
+	t.Parallel()
+	const turns = 60
+	w := newWorld(t, map[string]any{"script": "text: I see.\n", "context_window": 1_000_000})
+	summaries := w.factual()
+	asked := w.watchModel()
+	w.begin(nil)
+	var session hob.SessionID
+	for i := range turns {
+		run := w.wait(w.startIn(session, fmt.Sprintf("FACT-%d is one. %s", i, strings.Repeat("Words about it. ", 60)), hob.RunOptions{}).ID)
+		session = run.Session
+	}
+	if len(summaries()) != 0 {
+		t.Fatal("it was summarised although it fits")
+	}
+	if _, err := w.store.UpdateAgent(t.Context(), w.by, w.agent.ID, hob.AgentPatch{Settings: []byte(`{"script":"text: I see.\n","context_window":8192}`)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		run := w.wait(w.startIn(session, "what do you know?", hob.RunOptions{}).ID)
+		last := asked()[len(asked())-1]
+		if missing := lacks(last.Messages, turns); run.Status != hob.Completed || len(missing) > 0 || tokens(last) > 8192 {
+			t.Fatalf("%s %s; the facts %v are lost", run.Status, run.Error, missing)
+		}
+	}
+	if n := len(summaries()); n < 2 || n > 8 {
+		t.Fatalf("%d requests were made for the summary", n)
+	}
+}
+
+func TestCompact_RunsBesideEachOtherLoseNoTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "text: I see.\n", "context_window": 8000})
+	w.factual()
+	asked := w.watchModel()
+	w.begin(nil)
+	session := w.wait(w.start("FACT-0 begins.", hob.RunOptions{}).ID).Session
+	n := 1
+	for round := range 12 {
+		var started []hob.Run
+		for range 1 + round%3 {
+			text := fmt.Sprintf("FACT-%d is one. %s", n, strings.Repeat("Words about it. ", 20+n*37%150))
+			started = append(started, w.startIn(session, text, hob.RunOptions{}))
+			n++
+		}
+		for _, r := range started {
+			if run := w.wait(r.ID); run.Status != hob.Completed {
+				t.Fatalf("%s %s", run.Status, run.Error)
+			}
+		}
+		w.wait(w.startIn(session, "what do you know?", hob.RunOptions{}).ID)
+		all := asked()
+		if missing := lacks(all[len(all)-1].Messages, n); len(missing) > 0 {
+			t.Fatalf("after round %d the facts %v of %d are lost", round, missing, n)
+		}
+	}
+}
+
+func TestCompact_ABudgetBoundsSummaries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": pages(20), "context_window": 8192, "max_tokens_total": 9000}, "page")
+	w.begin(nil)
+	run := w.wait(w.start("read everything", hob.RunOptions{}).ID)
+	if run.Status != hob.Completed || run.Code != hob.CodeBudget || run.Usage.TotalTokens > 9000 {
+		t.Fatalf("%s (%s) %s with %d tokens", run.Status, run.Code, run.Error, run.Usage.TotalTokens)
+	}
 }

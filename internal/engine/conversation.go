@@ -219,6 +219,20 @@ func (c *conversation) worth(at int) bool {
 	return false
 }
 
+// head is how many of the first messages fit into a number of tokens; calls stay with their results.
+func (c *conversation) head(budget int) int {
+	n := 0
+	for i := range c.sent {
+		if i > 0 && c.sent[i].Role != hob.RoleTool {
+			n = i
+		}
+		if budget -= c.tokens[i]; budget < 0 {
+			return n
+		}
+	}
+	return len(c.sent)
+}
+
 // newest is the index of the run's own message of the user, or of what stands for the beginning where it was condensed.
 func (c *conversation) newest() int {
 	for i := range c.from {
@@ -318,4 +332,17 @@ func shorten(s string, tokens int) string {
 		tail++
 	}
 	return s[:head] + clippedMark + s[tail:]
+}
+
+// lastPart is a text of at most about a number of tokens: the end of a longer one.
+func lastPart(s string, tokens int) string {
+	total := estimateTokens(s)
+	if total <= tokens {
+		return s
+	}
+	from := len(s) - len(s)*tokens/total
+	for from < len(s) && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return strings.TrimPrefix(clippedMark, "\n") + s[from:]
 }

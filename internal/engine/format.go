@@ -103,6 +103,9 @@ func (a *active) misfit(step int, last bool, ans *answer) bool {
 	if strings.TrimSpace(text) == "" {
 		text = "(no answer)"
 	}
+	if most := a.space.threshold / 4; estimateTokens(text) > most {
+		text = shorten(text, most)
+	}
 	a.repairs++
 	a.wrong = []hob.Message{
 		{Role: hob.RoleAssistant, Content: text},

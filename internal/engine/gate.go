@@ -65,10 +65,7 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	if timeout <= 0 {
 		timeout = a.e.Limits.ToolTimeout
 	}
-	if s := a.plan.tuning.MaxSeconds; s != nil { // what is left of the budget, but enough for a call that was begun
-		left := time.Duration(*s*float64(time.Second)) - a.e.Clock().Sub(a.run.StartedAt.Time)
-		timeout = min(timeout, max(left, time.Second))
-	}
+	timeout = min(timeout, max(a.secondsLeft(), time.Second)) // what is left of the budget, but enough for a call that was begun
 	ctx, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
 	r, err := a.call(ctx, t.runner, hob.Call{

@@ -52,8 +52,15 @@ func (a *active) fallBack(step int, why string, ans *answer) bool {
 		return false
 	}
 	model, err := a.e.Models(a.ctx, a.run.Workspace, fallback)
+	if err == nil && model.Price == nil && a.plan.inMoney() {
+		err = errors.New("its price is not known, and the run has a budget in money")
+	}
 	if err != nil {
-		a.e.Log.Warn("the fallback model cannot be used", slog.String("run", string(a.id)), slog.String("model", fallback), slog.Any("error", err))
+		a.log.write(func(b *batch) {
+			b.event(hob.EventWarning, func(h hob.EventHead) any {
+				return hob.WarningEvent{EventHead: h, Code: "fallback_unusable", Message: clean("the fallback model " + fallback + " cannot be used: " + err.Error())}
+			})
+		})
 		return false
 	}
 	from, before := a.run.Model, a.plan.model.Name

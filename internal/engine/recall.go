@@ -110,23 +110,17 @@ func within(runs []hob.PastRun, budget int) (kept []hob.PastRun, over bool) {
 	return runs, false
 }
 
-// remember keeps an answered run for the next turn of its session, and the summary that was made in it.
+// remember keeps an answered run for the next turn of its session.
 func (a *active) remember(end ending) {
 	if end.status != hob.Completed || a.run.Content == "" {
 		return // how it is told to later turns is the store's to say
 	}
 	p := hob.PastRun{Turn: a.turn.Load(), Messages: a.plan.own}
-	var s *hob.Summary
-	if a.summed != nil {
-		if s = a.summed; s.Turn == p.Turn && s.Index > 1 {
-			p.Messages = append(p.Messages[:1:1], p.Messages[s.Index:]...)
-		}
-	}
 	for i := range p.Messages {
 		p.Chars += p.Messages[i].Chars()
 	}
 	p.Tokens = tokensOfAll(p.Messages)
-	a.e.recall.add(a.plan.session.UUID, p, s)
+	a.e.recall.add(a.plan.session.UUID, p, a.summed)
 }
 
 // get gives what is kept of a session's turns before one.
@@ -213,13 +207,17 @@ func (r *recall) bound() {
 	}
 }
 
-// add keeps a turn that has just ended, if it follows the last one that is kept, and what its summary leaves of the
-// turns before it.
-func (r *recall) add(session string, p hob.PastRun, s *hob.Summary) {
+// add keeps a turn that has just ended, if it follows the last one that is kept. summed says that the session was
+// summarised in it.
+func (r *recall) add(session string, p hob.PastRun, summed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.byID[session]
 	if at == nil {
+		return
+	}
+	if summed { // what it leaves of the turns before it is for the store to say: others may have summarised further
+		r.drop(at)
 		return
 	}
 	m := at.Value.(*remembered) //nolint:forcetypeassert // as above
@@ -228,18 +226,6 @@ func (r *recall) add(session string, p hob.PastRun, s *hob.Summary) {
 		return
 	}
 	n := size(p)
-	if s != nil {
-		kept := from(h.Runs, s.Turn)
-		for _, gone := range h.Runs[:len(h.Runs)-len(kept)] {
-			n -= size(gone)
-		}
-		if h.Summary != nil {
-			n -= len(h.Summary.Text)
-		}
-		n += len(s.Text)
-		h.Summary, h.Cut = s, false
-		h.Runs = append(make([]hob.PastRun, 0, len(kept)+1), kept...)
-	}
 	h.Runs, m.bytes, r.bytes = append(h.Runs, p), m.bytes+n, r.bytes+n
 	if m.bytes > recallBytes/4 {
 		r.drop(at)

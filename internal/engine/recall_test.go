@@ -18,7 +18,7 @@ func TestRecall_IsBoundedHoweverTurnsCome(t *testing.T) {
 		id := fmt.Sprint(s)
 		r.put(id, hob.History{Runs: []hob.PastRun{turn(1)}})
 		for n := int64(2); n <= 10; n++ {
-			r.add(id, turn(n), nil)
+			r.add(id, turn(n), false)
 		}
 	}
 	sum := 0

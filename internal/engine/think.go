@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -143,7 +144,7 @@ func (a *active) request(step int, last bool, soFar *answer) hob.Request {
 		text = ""
 	}
 	if text != "" {
-		r.Messages = append(r.Messages, hob.Message{Role: hob.RoleAssistant, Content: text})
+		r.Messages = append(r.Messages, hob.Message{Role: hob.RoleAssistant, Content: lastPart(text, a.space.threshold/2)})
 	}
 	switch {
 	case soFar.lost:
@@ -190,6 +191,9 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 		if err != nil {
 			write(join.rest())
 			a.spend(book, ans, err)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) && a.cause() == nil {
+				return &hob.ProviderError{Class: hob.ClassModelError, Message: fmt.Sprintf("the model gave no whole answer within %s", a.plan.knobs.modelTimeout), Err: err}
+			}
 			return err
 		}
 		if d.Text != "" {

@@ -45,11 +45,11 @@ func spaceOf(window, maxTokens int) space {
 	return s
 }
 
-// historyBudget is how many characters of earlier turns are read: about twice what the window holds, so that there is
-// something to summarise, but no more than a process may keep of one session.
+// historyBudget is how many characters of earlier turns are read: what a summary can take in, but no more than a process
+// may keep of one session.
 func historyBudget(window int) int {
 	const charsPerToken, most = 4, 4 << 20
-	return min(2*window*charsPerToken, most)
+	return min(summaryRounds*window*charsPerToken, most)
 }
 
 // tokensOf estimates a message.
@@ -80,6 +80,11 @@ func tokensBy(count func(string) int, m *hob.Message) int {
 // fixedTokens estimates what every request of a run holds beside its messages.
 func (a *active) fixedTokens() int {
 	n := messageTokens + estimateTokens(a.system()) + estimateTokens(string(a.plan.tuning.ResponseFormat))
+	return n + a.toolTokens()
+}
+
+func (a *active) toolTokens() int {
+	n := 0
 	for i := range a.plan.pin.Tools {
 		t := &a.plan.pin.Tools[i]
 		n += schemaTokens + estimateTokens(t.Name) + estimateTokens(t.Description) + estimateTokens(string(t.Schema))

@@ -59,7 +59,8 @@ func (s *DB) History(ctx context.Context, by hob.Principal, id hob.SessionID, r 
 
 // summary is the newest one of the session's turns up to one; the zero Summary where there is none: turns count from 1.
 func summary(ctx context.Context, t *tx, session, upTo int64) (hob.Summary, error) {
-	sum, err := one(ctx, t, scanSummary, `SELECT turn, idx, text FROM summaries WHERE session_n = ? AND turn <= ? ORDER BY n DESC LIMIT 1`,
+	sum, err := one(ctx, t, scanSummary, `SELECT turn, idx, text FROM summaries WHERE session_n = ? AND turn <= ?
+		ORDER BY turn DESC, idx DESC, n DESC LIMIT 1`,
 		session, upTo)
 	if none(err) {
 		return hob.Summary{}, nil

@@ -33,7 +33,7 @@ CREATE TABLE model_profiles (
 	PRIMARY KEY (endpoint, model)
 );
 
--- Summaries are added, never changed: the newest of a session counts. They go with their session.
+-- Summaries are added, never changed: the one of a session that reaches furthest counts. They go with their session.
 CREATE TABLE summaries (
 	n          {serial},
 	session_n  {int} NOT NULL,
@@ -42,7 +42,7 @@ CREATE TABLE summaries (
 	text       TEXT NOT NULL,
 	created_at {int} NOT NULL
 );
-CREATE INDEX summaries_session ON summaries (session_n, n);
+CREATE INDEX summaries_session ON summaries (session_n, turn, idx, n);
 
 -- cost is in billionths of a US dollar. What was written before it was kept has no price, hence the default of unpriced.
 ALTER TABLE usage ADD COLUMN action {key} NOT NULL DEFAULT 'llm_call';

@@ -142,12 +142,15 @@ func summaryNewest(w *world) {
 	next := w.begin(w.alice, "s")
 	w.summed(next, 0, "third")
 	same(w, "the next turn's", w.summary("s", hob.HistoryRange{Before: 3, Budget: 100}), "[third 3.0]")
-	// One with less in it, but newer, counts all the same.
+	// One that reaches less far does not count, though it is newer: a run beside it may have summed up more. Of two that
+	// reach as far the newer one counts.
 	w.finish(next, "done")
 	last := w.begin(w.alice, "s")
 	w.summed(last, 1, "fourth")
 	w.summed(last, 0, "fifth")
-	same(w, "the newest", w.summary("s", hob.HistoryRange{Before: 4, Budget: 100}), "[fifth 4.0]")
+	same(w, "the one that reaches furthest", w.summary("s", hob.HistoryRange{Before: 4, Budget: 100}), "[fourth 4.1]")
+	w.summed(last, 1, "sixth")
+	same(w, "the newer of two", w.summary("s", hob.HistoryRange{Before: 4, Budget: 100}), "[sixth 4.1]")
 }
 
 // summaryLater: turns that run side by side do not see what a later one has summed up.
