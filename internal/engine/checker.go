@@ -77,8 +77,8 @@ func (c *checker) meter(part *jsonschema.Schema) {
 	c.weight += ofPattern * len(part.PatternProperties)
 	format := part.Format
 	counting := jsonschema.Format{Name: "counted", Validate: func(v any) error {
-		if c.left--; c.left < 0 {
-			panic(errTooMuch)
+		if c.left--; c.left < 0 { // what applies further schemas is not come to, so the check ends
+			return errTooMuch
 		}
 		if format != nil {
 			return format.Validate(v)
@@ -92,24 +92,19 @@ func (c *checker) meter(part *jsonschema.Schema) {
 }
 
 // faults tells in what a value, of a size in bytes, is not as the schema wants it.
-func (c *checker) faults(v any, size int) (faults []string) {
+func (c *checker) faults(v any, size int) []string {
 	if c.weight*size > checkCompare {
 		return []string{"the value is too large to be checked against this schema"}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = checkSteps + size
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case errTooMuch:
-			faults = []string{errTooMuch.Error()}
-		default:
-			panic(p)
-		}
-	}()
+	err := c.schema.Validate(v)
+	if c.left < 0 {
+		return []string{errTooMuch.Error()}
+	}
 	var invalid *jsonschema.ValidationError
-	if err := c.schema.Validate(v); errors.As(err, &invalid) {
+	if errors.As(err, &invalid) {
 		return appendFaults(nil, invalid)
 	}
 	return nil

@@ -110,3 +110,19 @@ func TestChecker_LargePatternsAreRefusedAndTheCacheIsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestChecker_AWrongSchemaIsToldByItsPlace(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"objekt"}`:                          "at /type: ",
+		`{"properties":{"a":{"minimum":"x"}}}`:       "at /properties/a/minimum: ",
+		`{"$ref":"#/$defs/nope"}`:                    "nope",
+		`{"properties":{"a":{"pattern":"("}}}`:       "a",
+		`{"$ref":"https://example.com/schema.json"}`: "not allowed",
+	} {
+		_, err := compileAny(json.RawMessage(schema))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "metaschema") {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+}

@@ -137,11 +137,11 @@ func compileAny(raw json.RawMessage) (*checker, error) {
 	c.UseRegexpEngine(boundedRegexps())
 	c.DefaultDraft(jsonschema.Draft2020)
 	if err := c.AddResource("mem:schema", doc); err != nil {
-		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
+		return nil, fmt.Errorf("is not a valid JSON Schema: %s", schemaFault(err))
 	}
 	compiled, err := c.Compile("mem:schema")
 	if err != nil {
-		return nil, fmt.Errorf("is not a valid JSON Schema: %s", firstLine(err))
+		return nil, fmt.Errorf("is not a valid JSON Schema: %s", schemaFault(err))
 	}
 	return newChecker(compiled), nil
 }
@@ -191,7 +191,23 @@ func appendFaults(faults []string, v *jsonschema.ValidationError) []string {
 	return faults
 }
 
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return preview(line, 200)
+// schemaFault is the first concrete fault of a schema, with its place, in one line.
+func schemaFault(err error) string {
+	var bad *jsonschema.SchemaValidationError
+	if errors.As(err, &bad) {
+		err = bad.Err
+	}
+	var v *jsonschema.ValidationError
+	if !errors.As(err, &v) {
+		line, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), "mem:schema", ""), "\n")
+		return preview(line, maxFault)
+	}
+	for len(v.Causes) > 0 {
+		v = v.Causes[0]
+	}
+	text := preview(v.ErrorKind.LocalizedString(message.NewPrinter(language.English)), maxFault)
+	if len(v.InstanceLocation) > 0 {
+		return "at /" + strings.Join(v.InstanceLocation, "/") + ": " + text
+	}
+	return text
 }
