@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -26,6 +27,7 @@ const (
 
 // inputSchema is a compiled JSON Schema of a tool's arguments.
 type inputSchema struct {
+	refers     bool // it holds references
 	raw        json.RawMessage
 	properties map[string]any
 	compiler   *jsonschema.Compiler
@@ -73,6 +75,7 @@ func parseSchema(raw json.RawMessage) (*inputSchema, error) {
 	}
 	s := &inputSchema{raw: raw, compiler: jsonschema.NewCompiler()}
 	s.properties, _ = doc["properties"].(map[string]any)
+	s.refers = refers(doc)
 	s.compiler.UseLoader(noLoader{})
 	if err := s.compiler.AddResource(schemaURL, parsed); err != nil {
 		return nil, badSchema("is not a JSON Schema")
@@ -81,6 +84,21 @@ func parseSchema(raw json.RawMessage) (*inputSchema, error) {
 		return nil, badSchema("is not a JSON Schema: %s", schemaFault(err))
 	}
 	return s, nil
+}
+
+// refers says whether there is a reference anywhere in a schema.
+func refers(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef" || refers(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	}
+	return false
 }
 
 // untyped puts "type": "object" in front of the members of an object schema.
@@ -97,10 +115,8 @@ func (s *inputSchema) has(property string) bool {
 // checkProperty says whether a value fits the schema of a property; the error is Invalid and names it. A schema with
 // references can ask for work without end, so values are checked against it at the call alone, where that is bounded.
 func (s *inputSchema) checkProperty(name string, value json.RawMessage) error {
-	for _, reference := range []string{`"$ref"`, `"$dynamicRef"`, `"$recursiveRef"`} {
-		if bytes.Contains(s.raw, []byte(reference)) {
-			return nil
-		}
+	if s.refers {
+		return nil
 	}
 	pointer := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	property, err := s.compiler.Compile(schemaURL + "#/properties/" + escapeFragment(pointer))
