@@ -53,7 +53,7 @@ func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delt
 		n := newNames(r, f.takesName)
 		body, text := p.render(r, f, n, form)
 		p.caller.stream(ctx, exchange{
-			path: "/v1/messages", header: p.header, body: body, text: text, window: f.window,
+			path: "/v1/messages", header: p.header, body: body, text: text, window: f.window, aside: aside(r),
 			decode: func() decoder { return &messagesDecoder{names: n} },
 		}, yield)
 	}
@@ -75,7 +75,7 @@ func (p *messages) check(r hob.Request, f family) (answerForm, error) {
 			}
 		}
 	}
-	if err := checkImages(p.caller.name, r, f, anthropicImages); err != nil {
+	if err := checkImages(p.caller.name, &r, f, anthropicImages); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)

@@ -84,8 +84,12 @@ type exchange struct {
 	text   int // bytes of the body that are text, images left out
 	window int // the model's, in tokens
 	silent bool
+	aside  bool           // its failure says nothing of the endpoint: another model may be asked there, and the run goes on without
 	decode func() decoder // a fresh one for each try
 }
+
+// aside says whether a request is beside what a run needs to go on.
+func aside(r hob.Request) bool { return r.Component == hob.ComponentCompaction }
 
 // decoder turns events into deltas.
 type decoder interface {
@@ -181,7 +185,7 @@ func (c *caller) try(parent context.Context, x exchange, yield func(hob.Delta, e
 		works: func() { c.breaker.report(pass, verdictWorks, "", 0) },
 	}
 	f := c.exchange(parent, x, out)
-	if f != nil && !out.began {
+	if f != nil && !out.began && (!x.aside || f.says != verdictBroken) {
 		c.breaker.report(pass, f.says, f.err.Message, f.wait)
 	}
 	return f

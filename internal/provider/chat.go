@@ -48,7 +48,7 @@ func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, e
 			return false
 		}
 		p.caller.stream(ctx, exchange{
-			path: "/chat/completions", header: p.header, body: body, text: text, window: f.window, silent: f.silent,
+			path: "/chat/completions", header: p.header, body: body, text: text, window: f.window, silent: f.silent, aside: aside(r),
 			decode: func() decoder {
 				d := &chatDecoder{names: n}
 				d.calls.sameIDs = f.quirks.sameIDs
@@ -66,7 +66,7 @@ func (p *chat) check(r hob.Request, f family) (answerForm, error) {
 	if r.WebSearch && !p.style.searches && (!f.search || p.caller.name != openaiName) {
 		return answerForm{}, noSearch(p.caller.name, r.Model)
 	}
-	if err := checkImages(p.caller.name, r, f, nil); err != nil {
+	if err := checkImages(p.caller.name, &r, f, nil); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)

@@ -53,7 +53,7 @@ func (p *gemini) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta,
 		n := newNames(r, func(name string) bool { return geminiToolName(name) && f.takesName(name) })
 		body, text := p.render(r, f, n, form)
 		p.caller.stream(ctx, exchange{
-			path: geminiPath(r.Model), header: p.header, body: body, text: text, window: f.window,
+			path: geminiPath(r.Model), header: p.header, body: body, text: text, window: f.window, aside: aside(r),
 			decode: func() decoder { return &geminiDecoder{names: n} },
 		}, yield)
 	}
@@ -87,7 +87,7 @@ func (p *gemini) check(r hob.Request, f family) (answerForm, error) {
 	case r.WebSearch && len(r.Tools) > 0:
 		return answerForm{}, refusedBefore(p.caller.name, "web_search cannot be used together with tools; turn one of them off")
 	}
-	if err := checkImages(p.caller.name, r, f, geminiImages); err != nil {
+	if err := checkImages(p.caller.name, &r, f, geminiImages); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)

@@ -15,29 +15,51 @@ var (
 	geminiImages    = []string{"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}
 )
 
-// checkImages refuses images that the provider could not read, before anything is sent. types nil takes every image type:
-// OpenAI's own list is shorter than those of the servers that copy its API. The error is a *hob.ProviderError.
-func checkImages(provider string, r hob.Request, f family, types []string) error {
+// checkImages refuses images that the provider could not read, before anything is sent. Those of earlier turns, which may
+// have been another model's to read, are only mentioned instead. types nil takes every image type: OpenAI's own list is
+// shorter than those of the servers that copy its API. The error is a *hob.ProviderError.
+func checkImages(provider string, r *hob.Request, f family, types []string) error {
+	now := lastUser(r.Messages)
+	copied := false
 	for i := range r.Messages {
-		for _, p := range r.Messages[i].Parts {
+		parts := r.Messages[i].Parts
+		for j, p := range parts {
 			if p.Type != hob.ImagePart {
 				continue
 			}
-			if f.textOnly {
-				return refusedBefore(provider, "the model %s reads no images; use one that does", quote(r.Model))
+			why := unreadable(p, f, types)
+			if why == "" {
+				continue
 			}
-			kind, ok := imageType(p)
-			switch {
-			case !ok:
-				return refusedBefore(provider, "an image must have an https: address, a data: address in base64, or bytes with a media type")
-			case kind == "": // at an address: whoever fetches it sees
-			case types == nil && strings.HasPrefix(kind, "image/"):
-			case !slices.Contains(types, kind):
-				return refusedBefore(provider, "images of type %s are not taken; use %s", quote(kind), oneOf(types))
+			if i >= now {
+				return refusedBefore(provider, "%s", strings.ReplaceAll(why, "{{model}}", quote(r.Model)))
 			}
+			if !copied {
+				r.Messages, copied = slices.Clone(r.Messages), true
+			}
+			parts = slices.Clone(parts)
+			parts[j] = hob.Part{Type: hob.TextPart, Text: "[a picture that this model cannot read]"}
+			r.Messages[i].Parts = parts
 		}
 	}
 	return nil
+}
+
+// unreadable says why a model cannot read an image, "" where it can.
+func unreadable(p hob.Part, f family, types []string) string {
+	if f.textOnly {
+		return "the model {{model}} reads no images; use one that does"
+	}
+	kind, ok := imageType(p)
+	switch {
+	case !ok:
+		return "an image must have an https: address, a data: address in base64, or bytes with a media type"
+	case kind == "": // at an address: whoever fetches it sees
+	case types == nil && strings.HasPrefix(kind, "image/"):
+	case !slices.Contains(types, kind):
+		return "images of type " + quote(kind) + " are not taken; use " + oneOf(types)
+	}
+	return ""
 }
 
 func oneOf(types []string) string {

@@ -21,7 +21,7 @@ const PricesSetting = "MODEL_PRICES"
 // Bounds of what ParsePrices takes.
 const (
 	MaxPricesBytes = 64 << 10
-	MaxPrice       = 100_000.0 // US dollars for a million tokens
+	MaxPrice       = 1_000.0 // US dollars for a million tokens
 )
 
 // maxPriceTexts is how many texts of PricesSetting are kept parsed: one for each workspace that has its own.

@@ -93,6 +93,42 @@ func TestCircuit_OpensForABrokenEndpointOnly(t *testing.T) {
 	}
 }
 
+func TestCircuit_AFailedSummaryLeavesItClosed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, vendors[0], fakeai.Always(fakeai.Error(500, "no")), func(c *provider.Config) { c.BreakAfter, c.Retries = 2, -1 })
+	r := ask("hi")
+	r.Component = hob.ComponentCompaction
+	for range 4 {
+		collect(t, b.model, r)
+	}
+	if got := len(b.fake.Requests()); got != 4 {
+		t.Errorf("%d requests came through, want 4", got)
+	}
+}
+
+func TestImages_OfEarlierTurnsAreMentionedToModelsThatCannotReadThem(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, vendors[1], fakeai.Always(fakeai.Text("I see.")), nil)
+	picture := []hob.Part{{Type: hob.TextPart, Text: "look"}, {Type: hob.ImagePart, MediaType: "application/pdf", Data: []byte("x")}}
+	r := ask("and now?")
+	r.Messages = []hob.Message{
+		{Role: hob.RoleUser, Parts: picture}, {Role: hob.RoleAssistant, Content: "nice"}, {Role: hob.RoleUser, Content: "and now?"},
+	}
+	if got := collect(t, b.model, r); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if sent := b.fake.Requests()[0].Messages[0]; !strings.Contains(sent.Text, "a picture") || sent.Images != 0 {
+		t.Errorf("the model was sent %+v", sent)
+	}
+	if r.Messages[0].Parts[1].Type != hob.ImagePart {
+		t.Error("the caller's messages were changed")
+	}
+	r.Messages = r.Messages[:1]
+	if got := collect(t, b.model, r); got.Err == nil || !strings.Contains(got.Err.Error(), "application/pdf") {
+		t.Errorf("a picture of this turn: %v", got.Err)
+	}
+}
+
 func TestCircuit_AnUnreachableEndpointOpensIt(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
