@@ -45,7 +45,7 @@ type messages struct {
 func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 	return func(yield func(hob.Delta, error) bool) {
 		f := p.family(r.Model)
-		form, err := p.check(r, f)
+		form, err := p.check(&r, f)
 		if err != nil {
 			yield(hob.Delta{}, err)
 			return
@@ -63,7 +63,7 @@ func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delt
 const searchTool = "web_search"
 
 // check reads the wanted form and refuses what the API cannot do.
-func (p *messages) check(r hob.Request, f family) (answerForm, error) {
+func (p *messages) check(r *hob.Request, f family) (answerForm, error) {
 	if r.WebSearch {
 		if !f.search {
 			return answerForm{}, noSearch(p.caller.name, r.Model)
@@ -75,7 +75,7 @@ func (p *messages) check(r hob.Request, f family) (answerForm, error) {
 			}
 		}
 	}
-	if err := checkImages(p.caller.name, &r, f, anthropicImages); err != nil {
+	if err := checkImages(p.caller.name, r, f, anthropicImages); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)

@@ -31,7 +31,7 @@ type chatStyle struct {
 func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 	return func(yield func(hob.Delta, error) bool) {
 		f := p.family(r.Model)
-		form, err := p.check(r, f)
+		form, err := p.check(&r, f)
 		if err != nil {
 			yield(hob.Delta{}, err)
 			return
@@ -62,11 +62,11 @@ func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, e
 }
 
 // check reads the wanted form and refuses what the server cannot do.
-func (p *chat) check(r hob.Request, f family) (answerForm, error) {
+func (p *chat) check(r *hob.Request, f family) (answerForm, error) {
 	if r.WebSearch && !p.style.searches && (!f.search || p.caller.name != openaiName) {
 		return answerForm{}, noSearch(p.caller.name, r.Model)
 	}
-	if err := checkImages(p.caller.name, &r, f, nil); err != nil {
+	if err := checkImages(p.caller.name, r, f, nil); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)

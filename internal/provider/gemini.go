@@ -45,7 +45,7 @@ type gemini struct {
 func (p *gemini) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, error] {
 	return func(yield func(hob.Delta, error) bool) {
 		f := p.family(r.Model)
-		form, err := p.check(r, f)
+		form, err := p.check(&r, f)
 		if err != nil {
 			yield(hob.Delta{}, err)
 			return
@@ -80,14 +80,14 @@ func geminiToolName(name string) bool {
 // check reads the wanted form and refuses what the API cannot do. Its own search cannot stand beside functions: the
 // second generation refuses the pair, and later ones want the search's own calls in the history, which other providers
 // could not read.
-func (p *gemini) check(r hob.Request, f family) (answerForm, error) {
+func (p *gemini) check(r *hob.Request, f family) (answerForm, error) {
 	switch {
 	case r.WebSearch && !f.search:
 		return answerForm{}, noSearch(p.caller.name, r.Model)
 	case r.WebSearch && len(r.Tools) > 0:
 		return answerForm{}, refusedBefore(p.caller.name, "web_search cannot be used together with tools; turn one of them off")
 	}
-	if err := checkImages(p.caller.name, &r, f, geminiImages); err != nil {
+	if err := checkImages(p.caller.name, r, f, geminiImages); err != nil {
 		return answerForm{}, err
 	}
 	return readForm(p.caller.name, r.ResponseFormat)
