@@ -17,7 +17,7 @@ func rendered(dialect, model string, r hob.Request) (json.RawMessage, error) {
 	switch dialect {
 	case anthropicName:
 		p := &messages{caller: c}
-		form, err := p.check(r, f)
+		form, err := p.check(&r, f)
 		if err != nil {
 			return nil, err
 		}
@@ -25,7 +25,7 @@ func rendered(dialect, model string, r hob.Request) (json.RawMessage, error) {
 		return body, nil
 	case geminiName:
 		p := &gemini{caller: c}
-		form, err := p.check(r, f)
+		form, err := p.check(&r, f)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +36,7 @@ func rendered(dialect, model string, r hob.Request) (json.RawMessage, error) {
 	if dialect == openrouterName {
 		p.style = chatStyle{reasoningObject: true, details: true, forms: true, searches: true}
 	}
-	form, err := p.check(r, f)
+	form, err := p.check(&r, f)
 	if err != nil {
 		return nil, err
 	}
