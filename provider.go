@@ -46,8 +46,18 @@ type Request struct {
 	ReasoningEffort ReasoningEffort
 	WebSearch       bool   // let the provider search the web, where it can
 	Component       string // what the call is for, as in the usage ledger; ComponentRun where ""
+	Memo            *Memo  // nil = nothing is kept
 	Script          string // for the scripted provider
 	Step            int    // 1-based; the scripted provider plays its turn of this number
+}
+
+// Memo is where an adapter may keep what the first messages of a run's requests look like in its form, so that a long
+// history is not encoded anew for every step. It belongs to one run, and to messages that do not change: whoever changes
+// one of them gives a new Memo with the next request.
+type Memo struct {
+	Owner any // who wrote Bytes; others pass it over
+	Count int // of the messages in Bytes, the first of the request
+	Bytes []byte
 }
 
 // Finish reasons, in one spelling for all providers.

@@ -25,13 +25,17 @@ func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
 	}
 	if a.used == nil {
 		a.used = map[hob.CallID]bool{}
-		for _, list := range [][]hob.Message{a.talk().sent, a.plan.own} {
-			for _, m := range list {
-				for _, c := range m.Calls {
+		note := func(messages []hob.Message) {
+			for i := range messages {
+				for _, c := range messages[i].Calls {
 					a.used[c.ID] = true
 				}
 			}
 		}
+		for _, r := range a.plan.past.Runs { // also of turns that this run leaves out: the next one may send them again
+			note(r.Messages)
+		}
+		note(a.plan.own)
 	}
 	// Where not all of the session was read, an id that may be a counter may have been used before.
 	unseen := a.plan.past.Summary != nil || a.plan.past.Cut

@@ -25,6 +25,7 @@ type conversation struct {
 	from   []origin
 	total  int
 	exact  func(string) int // the model's own way to count; nil where it is not known
+	memo   *hob.Memo        // of the first messages, as long as none of them changes; nil = begin anew
 	sure   []bool           // which of tokens are exact; it may be shorter
 }
 
@@ -125,6 +126,7 @@ func (c *conversation) replace(i int, m hob.Message) {
 	if _, ok := c.stored[i]; !ok {
 		c.keep(i, c.sent[i])
 	}
+	c.memo = nil
 	c.sent[i] = m
 	c.total -= c.tokens[i]
 	c.tokens[i] = tokensOf(&m)

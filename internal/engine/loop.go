@@ -20,13 +20,13 @@ func (a *active) drive() bool {
 		_ = a.log.sync() // what was written before is still ours, where it can be stored at all
 		return false
 	}
+	a.e.recall.failed(a.run.Workspace, a.run.Session, a.failures) // before anybody can begin the next turn
 	a.conclude(end)
 	if err := a.log.sync(); err != nil {
 		return errors.Is(a.cause(), errNotAccepted)
 	}
 	a.e.finished.Add(1)
 	a.remember(end)
-	a.e.recall.failed(a.run.Workspace, a.run.Session, a.failures)
 	if end.status == hob.Failed {
 		a.e.failed.Add(1)
 		a.e.Log.Warn("a run failed",

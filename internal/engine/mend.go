@@ -68,7 +68,7 @@ func (a *active) fallBack(step int, why string, ans *answer) bool {
 	*ans = answer{}
 	a.drift, a.refused, a.cuts = 0, 0, 0
 	if c := a.conversation; c != nil {
-		c.exact = model.Count
+		c.exact, c.memo = model.Count, nil
 		clear(c.sure)
 	}
 	a.arrange()

@@ -136,6 +136,12 @@ func (a *active) request(step int, last bool, soFar *answer) hob.Request {
 	}
 	c := a.talk()
 	r.Messages = c.sent[:len(c.sent):len(c.sent)]
+	if len(r.Tools) > 0 && !last && a.wrong == nil && soFar.text.Len() == 0 && !soFar.lost { // more steps may follow with the same beginning
+		if c.memo == nil {
+			c.memo = &hob.Memo{}
+		}
+		r.Memo = c.memo
+	}
 	if a.wrong != nil { // the answer before this one was not in the form that was asked for
 		r.Messages = append(r.Messages, a.wrong...)
 	}

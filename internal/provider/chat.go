@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -92,11 +93,7 @@ func (p *chat) render(r hob.Request, f family, n names, form answerForm) (body [
 		b = appendString(b, system)
 		b = append(b, `},`...)
 	}
-	turn := lastUser(r.Messages)
-	for i := range r.Messages {
-		b = p.message(b, &r.Messages[i], f, n, i > turn)
-		b = append(b, ',')
-	}
+	b = p.conversation(b, r, f, n)
 	if b[len(b)-1] == ',' {
 		b = b[:len(b)-1]
 	}
@@ -137,6 +134,24 @@ func appendFormat(b []byte, form answerForm, kind formKind) []byte {
 	b = append(b, `,"schema":`...)
 	b = append(b, form.schema...)
 	return append(b, `}}`...)
+}
+
+// conversation writes the messages, each with a comma behind it. Those before the turn under way are the same in each of
+// its steps.
+func (p *chat) conversation(b []byte, r hob.Request, f family, n names) []byte {
+	turn, from, start := lastUser(r.Messages), 0, len(b)
+	kept := r.Memo
+	if kept != nil && kept.Owner == p && kept.Count <= turn+1 {
+		b, from = append(b, kept.Bytes...), kept.Count
+	}
+	for i := from; i < len(r.Messages); i++ {
+		b = p.message(b, &r.Messages[i], f, n, i > turn)
+		b = append(b, ',')
+		if i == turn && kept != nil {
+			kept.Owner, kept.Count, kept.Bytes = p, i+1, bytes.Clone(b[start:])
+		}
+	}
+	return b
 }
 
 // seeInstructions ends a description that is cut.
