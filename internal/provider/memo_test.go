@@ -17,7 +17,8 @@ func TestMemo_ARequestIsTheSameWithAndWithoutIt(t *testing.T) {
 			{Role: hob.RoleUser, Content: "first \"one\""},
 			{Role: hob.RoleAssistant, Calls: []hob.ToolCall{{ID: "c0", Name: "gone.tool", Arguments: []byte(`{}`)}}},
 			{Role: hob.RoleTool, CallID: "c0", Name: "gone.tool", Content: "r"},
-			{Role: hob.RoleAssistant, Content: "answer"}, {Role: hob.RoleUser, Content: "second"},
+			{Role: hob.RoleAssistant, Content: "answer"},
+			{Role: hob.RoleUser, Content: "second"},
 		},
 	}
 	memo := &hob.Memo{}
