@@ -107,8 +107,9 @@ func TestHistory_IsValidForEveryProviderWhateverHappened(t *testing.T) {
 			if _, err := w.store.UpdateAgent(t.Context(), w.by, w.agent.ID, hob.AgentPatch{Model: &model, Settings: []byte(settings)}); err != nil {
 				rt.Fatal(err)
 			}
+			replies := rapid.SliceOfN(rapid.Custom(drawReply), 0, 5).Draw(rt, "replies") // which may not return
 			mu.Lock()
-			next = rapid.SliceOfN(rapid.Custom(drawReply), 0, 5).Draw(rt, "replies")
+			next = replies
 			mu.Unlock()
 			got, err := w.engine.Start(t.Context(), w.by, engine.StartInput{
 				Agent: w.agent.ID, Session: session, Message: hob.Message{Role: hob.RoleUser, Content: "question"},
