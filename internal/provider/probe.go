@@ -190,6 +190,16 @@ func (h heard) refused() bool {
 }
 
 // why is the error as a note.
+// words is the beginning of what the model said, for a table.
+func (h heard) words() string {
+	const most = 60 // characters
+	text := []rune(quote(strings.TrimSpace(h.text)))
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	return string(text)
+}
+
 func (h heard) why() string { return quote(h.err.Message) }
 
 // call makes one call under trial facts.

@@ -59,7 +59,7 @@ func (p *prober) plain(ctx context.Context) Check {
 		return Check{Outcome: No, Note: h.why()}
 	}
 	p.first = h
-	note := fmt.Sprintf("answers %q", quote(strings.TrimSpace(h.text)))
+	note := fmt.Sprintf("answers %q", h.words())
 	if h.text == "" {
 		note = "answers, with an empty text"
 	}
@@ -282,7 +282,7 @@ func (p *prober) picture(ctx context.Context) Check {
 		p.facts.Images = yes()
 		return Check{Outcome: Yes, Note: "seen"}
 	case h.answered():
-		return Check{Outcome: Unclear, Note: fmt.Sprintf("taken, but a red square was answered with %q", quote(strings.TrimSpace(h.text)))}
+		return Check{Outcome: Unclear, Note: fmt.Sprintf("taken, but a red square was answered with %q", h.words())}
 	case h.refused():
 		p.facts.Images = no()
 		return Check{Outcome: No, Note: h.why()}

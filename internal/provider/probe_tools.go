@@ -86,7 +86,7 @@ func (p *prober) toolCall(ctx context.Context) Check {
 	case !h.answered():
 		return unclear(h)
 	case len(h.calls) == 0:
-		return Check{Outcome: Unclear, Note: fmt.Sprintf("a tool may be offered, but the model answered %q", quote(strings.TrimSpace(h.text)))}
+		return Check{Outcome: Unclear, Note: fmt.Sprintf("a tool may be offered, but the model answered %q", h.words())}
 	}
 	p.called = h
 	p.facts.Tools = yes()
