@@ -26,6 +26,24 @@ type fault struct {
 	reply fakeai.Reply
 }
 
+// waits are how long the silence of a model's side, and a call of it in all, may last. They are short only where a test is
+// about them: on a busy machine an answer may take a while.
+func (f fault) waits() (silence, total time.Duration) {
+	switch f.name {
+	case noHeaders, silentSoon:
+		return time.Second, 20 * time.Second
+	case oneByte:
+		return 2 * time.Second, 3 * time.Second
+	}
+	return 20 * time.Second, time.Minute
+}
+
+const (
+	noHeaders  = "no headers"
+	silentSoon = "silence after the first words"
+	oneByte    = "1 byte at a time, too slowly"
+)
+
 // faults are the rows of the matrix.
 func faults() []fault {
 	call := func(id, name, args string) fakeai.Call { return fakeai.Call{ID: id, Name: name, Arguments: args} }
@@ -42,8 +60,8 @@ func faults() []fault {
 		{"529", fakeai.Error(529, "overloaded")},
 		{"401", fakeai.Error(401, "wrong key")},
 		{"400", fakeai.Error(400, "bad request")},
-		{"no headers", with(text, func(r *fakeai.Reply) { r.Wait = time.Hour })},
-		{"silence after the first words", with(text, func(r *fakeai.Reply) { r.Interval = time.Hour })},
+		{noHeaders, with(text, func(r *fakeai.Reply) { r.Wait = time.Hour })},
+		{silentSoon, with(text, func(r *fakeai.Reply) { r.Interval = time.Hour })},
 		{"cut before the first word", with(text, func(r *fakeai.Reply) { r.CutAfter = -1 })},
 		{"cut in the midst of a text", with(text, func(r *fakeai.Reply) { r.CutAfter = 3 })},
 		{"error inside the stream", with(text, func(r *fakeai.Reply) { r.ErrorAfter, r.Message, r.Type = 3, "overloaded", "overloaded_error" })},
@@ -53,7 +71,7 @@ func faults() []fault {
 		{"wrong content type", with(text, func(r *fakeai.Reply) { r.ContentType = "text/html" })},
 		{"a web page", fakeai.Reply{Raw: []byte("<html><body>Welcome</body></html>"), ContentType: "text/html"}},
 		{"never-ending text", with(text, func(r *fakeai.Reply) { r.Endless = true })},
-		{"1 byte at a time, too slowly", with(text, func(r *fakeai.Reply) { r.PerByte = 100 * time.Millisecond })},
+		{oneByte, with(text, func(r *fakeai.Reply) { r.PerByte = 100 * time.Millisecond })},
 		{"unknown tool", fakeai.Calls(call("call_1", "nobody", `{}`))},
 		{"duplicate call ids", fakeai.Calls(call("call_1", "once", `{"n":1}`), call("call_1", "once", `{"n":2}`))},
 		{"arguments that are no JSON", fakeai.Calls(call("call_1", "once", `{"n":`))},
@@ -71,8 +89,9 @@ type side struct {
 }
 
 // faulty makes a world whose model is behind a strict fake, with short deadlines.
-func faulty(t *testing.T, model string, o fakeai.Options, tools ...string) (*world, *side) {
+func faulty(t *testing.T, model string, f fault, o fakeai.Options, tools ...string) (*world, *side) {
 	t.Helper()
+	silence, total := f.waits()
 	s := &side{}
 	s.set(func(fakeai.Parsed) fakeai.Reply { return fakeai.Text("Here is the answer.") })
 	o.Reply = func(p fakeai.Parsed) fakeai.Reply {
@@ -86,7 +105,7 @@ func faulty(t *testing.T, model string, o fakeai.Options, tools ...string) (*wor
 	w := newWorld(t, map[string]any{}, tools...)
 	w.limits.AnswerBytes = 64 << 10
 	w.models = provider.New(provider.Config{
-		Clients: guard, RetryBase: time.Millisecond, FirstWait: 500 * time.Millisecond, Idle: 500 * time.Millisecond, Total: 2500 * time.Millisecond,
+		Clients: guard, RetryBase: time.Millisecond, FirstWait: silence, Idle: silence, Total: total,
 		OpenAI: provider.Endpoint{BaseURL: at.URL + "/v1"}, Anthropic: provider.Endpoint{BaseURL: at.URL}, Gemini: provider.Endpoint{BaseURL: at.URL},
 	}).Open
 	if _, err := w.store.UpdateAgent(t.Context(), w.by, w.agent.ID, hob.AgentPatch{Model: &model}); err != nil {
@@ -147,7 +166,7 @@ func playFault(t *testing.T, f fault, model string) string {
 	const deadline = 20 * time.Second
 	out := make([]string, 0, 2)
 	for _, stays := range []bool{false, true} {
-		w, s := faulty(t, model, fakeai.Options{}, "once")
+		w, s := faulty(t, model, f, fakeai.Options{}, "once")
 		s.set(func(p fakeai.Parsed) fakeai.Reply {
 			if stays || s.answers.Load() == 1 {
 				return f.reply
@@ -205,7 +224,7 @@ func TestFaults_ATooLongPromptIsShortenedForEveryDialect(t *testing.T) {
 	for _, model := range dialectModels {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
-			w, s := faulty(t, model, fakeai.Options{Window: 6000}, "page")
+			w, s := faulty(t, model, fault{}, fakeai.Options{Window: 6000}, "page")
 			s.set(func(p fakeai.Parsed) fakeai.Reply {
 				switch n := p.Results(); {
 				case strings.Contains(p.LastText(), "<summary>"):
@@ -233,7 +252,7 @@ func TestFaults_ACutAtEveryByteOfAToolCallDoesNothingTwice(t *testing.T) {
 	for _, model := range dialectModels {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
-			w, s := faulty(t, model, fakeai.Options{}, "once")
+			w, s := faulty(t, model, fault{}, fakeai.Options{}, "once")
 			for n := 1; ; n++ {
 				s.answers.Store(0)
 				before := len(w.tools.calls())
