@@ -20,7 +20,7 @@ With --session it looks at one session instead: its turns, its summaries, and ev
 rules that models' providers insist on, as a database may that was restored by hand. The exit code is 1 when there are any.
 
   --json          the checks and the configuration, or what is told of the session, as JSON
-  --session ID    look at this session; the server may run
+  --session ID    look at the session of that id; the server may run
   --repair        with --session: mend what is found. Stop the server before, and make a backup
 
 Options, the same as of hob serve:
@@ -59,7 +59,7 @@ func (r *report) add(check string, v verdict, text, fix string) {
 func doctor(ctx context.Context, w world) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "as JSON")
-	session := flags.String("session", "", "look at this session")
+	session := flags.String("session", "", "look at the session of that id")
 	mend := flags.Bool("repair", false, "with --session: mend what is found")
 	c, words, err := w.load(flags)
 	if err != nil {

@@ -35,7 +35,7 @@ type mended struct {
 
 // mender mends the runs of one session, in order. Every message that is valid where it stands is kept as it is.
 type mender struct {
-	used  map[hob.CallID]bool // ids of calls in this session that are taken
+	used  map[hob.CallID]bool // ids of calls that the session has already
 	newID func() hob.CallID
 }
 
