@@ -83,28 +83,17 @@ func (a *active) actions(end ending) []hob.UsageEntry {
 	if end.status == hob.Completed {
 		out = append(out, hob.UsageEntry{Action: hob.ActionRun, Quantity: 1, Model: a.run.Model})
 	}
-	if n := a.carried(); n > 0 {
+	if n := a.carried(a.run.Steps + 1); n > 0 {
 		out = append(out, hob.UsageEntry{Action: hob.ActionToolCall, Quantity: int64(n), Model: a.run.Model})
 	}
 	return out
 }
 
-// carriedBefore counts those of the steps before one.
-func (a *active) carriedBefore(step int) int {
+// carried counts the tool calls that were carried out or begun in the steps before one.
+func (a *active) carried(before int) int {
 	n := 0
 	for i := range a.calls {
-		if a.calls[i].Step < step && a.calls[i].Attempt > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// carried counts the tool calls that were carried out or begun.
-func (a *active) carried() int {
-	n := 0
-	for i := range a.calls {
-		if a.calls[i].Attempt > 0 {
+		if a.calls[i].Step < before && a.calls[i].Attempt > 0 {
 			n++
 		}
 	}
@@ -228,7 +217,7 @@ func (a *active) exhausted() string {
 	if len(a.plan.tools) == 0 { // this step is the last anyway
 		return ""
 	}
-	if n := t.MaxToolCalls; n != nil && a.carried() >= *n {
+	if n := t.MaxToolCalls; n != nil && a.carried(a.run.Steps+1) >= *n {
 		return fmt.Sprintf("the budget max_tool_calls of %d is used up", *n)
 	}
 	if s := t.MaxSeconds; s != nil && a.secondsLeft() <= 0 {

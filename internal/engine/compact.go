@@ -64,8 +64,8 @@ func (a *active) arrange() {
 	}
 }
 
-// exactWithin is the part of the threshold, in percent, from which on an estimate is checked with the model's own way to
-// count, and exactBytes the text up to which that is quick enough.
+// exactFrom and exactTo are the parts of the threshold, in percent, between which an estimate is checked with the model's own
+// way to count, and exactTokens the size up to which that is quick enough.
 const (
 	exactFrom, exactTo = 60, 160
 	exactTokens        = 250_000
@@ -109,8 +109,8 @@ func (a *active) fit(step int) {
 	if a.talk().prune(a.plan.knobs.keepTurns) {
 		method, done = methodPrune, a.size() <= a.space.threshold
 	}
-	if !done && a.condensable() {
-		a.summarise(step)
+	if at := a.condensable(); !done && at > 0 {
+		a.summarise(step, at)
 		if a.cause() != nil {
 			return
 		}
@@ -160,7 +160,11 @@ func (a *active) settle(step int) {
 	if a.size() <= a.space.threshold {
 		return
 	}
-	if a.talk().prune(a.plan.knobs.keepTurns) && a.size() <= a.space.threshold || !a.condensable() {
+	if a.talk().prune(a.plan.knobs.keepTurns) && a.size() <= a.space.threshold {
+		return
+	}
+	at := a.condensable()
+	if at == 0 {
 		return
 	}
 	count := len(a.talk().sent)
@@ -169,7 +173,7 @@ func (a *active) settle(step int) {
 			return hob.CompactionEvent{EventHead: h, Step: step, MessageCount: count}
 		})
 	})
-	a.summarise(step)
+	a.summarise(step, at)
 }
 
 // react makes the conversation shorter after the provider refused it as too long. false means that nothing can be made
@@ -185,7 +189,7 @@ func (a *active) react(step int) bool {
 		})
 	})
 	a.talk().prune(a.plan.knobs.keepTurns)
-	if a.condensable() && a.summarise(step) && a.size() <= a.space.threshold {
+	if at := a.condensable(); at > 0 && a.summarise(step, at) && a.size() <= a.space.threshold {
 		return true
 	}
 	if a.cause() != nil {
@@ -204,21 +208,24 @@ func (a *active) react(step int) bool {
 	return a.size() < before
 }
 
-// condensable says whether there is something to summarise, and another attempt left to do it.
-func (a *active) condensable() bool {
+// condensable is the message before which a summary may stand for all; 0 where there is nothing to summarise, or no attempt
+// or budget left to do it.
+func (a *active) condensable() int {
 	c := a.talk()
 	if a.failures >= a.e.Limits.Compactions || a.over(a.run.Usage.Add(a.likely(c.total))) != "" || a.secondsLeft() <= 0 {
-		return false
+		return 0
 	}
-	return c.worth(c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns))
+	if at := c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns); c.worth(at) {
+		return at
+	}
+	return 0
 }
 
-// summarise puts a summary in the place of the conversation's beginning and stores it, so that later turns need not do it
+// summarise puts a summary in the place of the messages before at, which condensable gave, and stores it, so that later turns need not do it
 // again. It is a success if the conversation is shorter then; each failure brings the run nearer to its last attempt.
-func (a *active) summarise(step int) bool {
+func (a *active) summarise(step, at int) bool {
 	c := a.talk()
 	before := c.total
-	at := c.cut(a.room(a.space.threshold)/2, a.plan.knobs.keepTurns)
 	text, err := a.summary(step, c, at)
 	if a.cause() != nil {
 		return false

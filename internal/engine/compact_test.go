@@ -147,12 +147,7 @@ func holdsUser(r hob.Request, text string) bool {
 func TestCompact_ALongRunIsCondensedWithinItself(t *testing.T) {
 	t.Parallel()
 	const window, steps = 8192, 20
-	script := strings.Builder{}
-	for i := range steps {
-		fmt.Fprintf(&script, "call: page {\"s\":\"page %d\"}\n---\n", i)
-	}
-	script.WriteString("text: All pages are read.\n")
-	w := newWorld(t, map[string]any{"script": script.String(), "context_window": window}, "page")
+	w := newWorld(t, map[string]any{"script": pages(steps), "context_window": window}, "page")
 	asked := w.watchModel()
 	w.begin(nil)
 	run := w.wait(w.start("read everything", hob.RunOptions{}).ID)
@@ -227,12 +222,7 @@ func (w *world) failSummaries() func() int {
 func TestCompact_ThreeFailuresThenNoMoreAndTheRunGoesOnCut(t *testing.T) {
 	t.Parallel()
 	const window, steps = 8192, 24
-	script := strings.Builder{}
-	for i := range steps {
-		fmt.Fprintf(&script, "call: page {\"s\":\"page %d\"}\n---\n", i)
-	}
-	script.WriteString("text: All pages are read.\n")
-	w := newWorld(t, map[string]any{"script": script.String(), "context_window": window}, "page")
+	w := newWorld(t, map[string]any{"script": pages(steps), "context_window": window}, "page")
 	asked := w.watchModel()
 	failed := w.failSummaries()
 	w.begin(nil)

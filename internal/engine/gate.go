@@ -34,7 +34,7 @@ func (a *active) refusal(index int, c hob.ToolCall, s hob.CallState) string {
 	if most := a.e.Limits.CallsPerStep; index >= most {
 		return fmt.Sprintf("Too many tool calls in one step; the first %d were carried out, ask for the others again", most)
 	}
-	if n := a.plan.tuning.MaxToolCalls; n != nil && s.Attempt == 0 && a.carriedBefore(s.Step)+index >= *n {
+	if n := a.plan.tuning.MaxToolCalls; n != nil && s.Attempt == 0 && a.carried(s.Step)+index >= *n {
 		return fmt.Sprintf("The run's budget of %d tool calls is used up; this one was not carried out", *n)
 	}
 	t := a.plan.tools[c.Name] // pin: exact names of the frozen set only
