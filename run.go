@@ -86,6 +86,8 @@ type Run struct {
 	LeaseOwner string // the process that drives it
 	Epoch      int64  // grows with every claim; a writer with an older one is fenced off
 	Attempt    int    // how often it was claimed, 1 for the process that accepted it
+	Stalls     int    // how often it was claimed since it last got on, handovers left out
+	Held       bool   // restored from a backup: nobody drives it until it is released
 	CancelCode string // set: somebody asked to cancel it, with this code
 	NewSession bool   // this run made its session
 }

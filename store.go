@@ -15,6 +15,8 @@ type Store interface {
 	SessionStore
 	RunStore
 	RunReader
+	HeldStore
+	OnceStore
 	UsageReader
 	KeyStore
 	SettingStore
@@ -126,7 +128,7 @@ func (h History) Messages() []Message {
 	return out
 }
 
-// Idempotency binds a client's key to the run it made.
+// Idempotency binds a client's key to what its request made.
 type Idempotency struct {
 	Scope  string // who and which route
 	Key    string
@@ -214,14 +216,42 @@ type RunStore interface {
 	// Claim takes at most limit runs that are queued or whose lease is over, and gives them new epochs. all also takes
 	// runs whose lease is not over: right only where no other process can exist.
 	Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]Claimed, error)
-	// Renew extends the leases of all unfinished runs of an owner and gives those of them that are marked for cancelling,
-	// with the code.
+	// Renew extends the leases of all unfinished runs of an owner and gives them all, with the code for which they are to be
+	// cancelled, "" for none.
 	Renew(ctx context.Context, owner string, lease time.Duration) (map[RunID]string, error)
-	// Release ends the leases of an owner at once, of the given runs or of all, so that they can be claimed.
+	// Release ends the leases of an owner at once, of the given runs or of all, so that they can be claimed. All of them is
+	// a process that ends in good order: the claims that follow do not count as stalls.
 	Release(ctx context.Context, owner string, runs ...RunID) error
 	// RequestCancel marks an unfinished run so that its driver, on whatever process, ends it with the code. The run is
 	// returned as it was; marking a finished one changes nothing.
 	RequestCancel(ctx context.Context, by Principal, id RunID, code string) (Run, error)
+	// Watch calls changed with runs that some process wrote to or marked, soon after it did, until ctx ends; an empty list
+	// means that any run may have changed. It is a hint: some changes may not be told, and an error says that nothing is
+	// told until Watch is called again. Where no other process can exist it tells nothing.
+	Watch(ctx context.Context, changed func([]RunID)) error
+}
+
+// HeldStore is about the unfinished runs that a restore brought back: what they had done since the backup is not known.
+type HeldStore interface {
+	// HeldRuns lists them, oldest first, for an administrator.
+	HeldRuns(ctx context.Context, by Principal) ([]Run, error)
+	// ReleaseHeld lets the given runs, or all of them, go on, and says how many there were. Forbidden without admin rights.
+	ReleaseHeld(ctx context.Context, by Principal, runs ...RunID) (int64, error)
+}
+
+// Answer is what a request was answered with.
+type Answer struct {
+	Status int
+	Body   []byte
+}
+
+// OnceStore keeps the answers of creating requests that carry an idempotency key.
+type OnceStore interface {
+	// Once carries do out and keeps its answer, in one durable transaction: what do writes to the store that it is given
+	// is there exactly if the answer is kept. do must be quick, for others may wait for it, may run more than once, and
+	// must touch nothing else. An earlier answer under the same key is given again (replayed); with another digest the
+	// error is Unprocessable. What do fails with is not kept.
+	Once(ctx context.Context, key Idempotency, do func(context.Context, Store) (Answer, error)) (a Answer, replayed bool, err error)
 }
 
 // RunReader is what reads runs.

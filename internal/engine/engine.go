@@ -26,7 +26,7 @@ type Limits struct {
 	ModelTimeout time.Duration // of one model call in all
 	Lease        time.Duration // of a run; renewed at a third
 	Grace        time.Duration // that a run waits for a reader to come back
-	Attempts     int           // processes that may try a run before it is parked as failed
+	Attempts     int           // interruptions, without any progress between them, after which a run is parked as failed
 	TailBytes    int           // events of an active run kept in memory for its readers
 	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
 	Recoveries   int           // continuations of cut answers per run
@@ -63,6 +63,8 @@ type Engine struct {
 	schemas schemaCache
 	recall  recall
 
+	hub hub
+
 	mu     sync.Mutex
 	active map[hob.RunID]*active
 	drain  bool
@@ -73,6 +75,7 @@ type Engine struct {
 	base  context.Context //nolint:containedctx // the life of all runs
 	end   context.CancelCauseFunc
 	wake  chan struct{} // asks Serve to claim now
+	check chan struct{} // asks Serve to renew now, since a run driven here may have been marked for cancelling
 
 	renewed                              atomic.Int64 // when the leases were last renewed, UnixNano
 	started, finished, failed, recovered atomic.Int64
@@ -104,7 +107,8 @@ func New(c Config) *Engine {
 	if c.Owner == "" {
 		c.Owner = "engine-" + hob.RandomHex(6)
 	}
-	e := &Engine{Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}, wake: make(chan struct{}, 1)}
+	e := &Engine{Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}}
+	e.wake, e.check = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.base, e.end = context.WithCancelCause(context.Background())
 	return e
 }
@@ -158,6 +162,9 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 		Events: a.log.opening(), Idempotency: in.Idempotency,
 	}
 	started, err := e.Store.StartRun(context.WithoutCancel(ctx), n)
+	if err != nil && doubtful(err) {
+		started, err = e.settleStart(ctx, a.id, err)
+	}
 	if err != nil || started.Replayed {
 		a.stop(errNotAccepted)
 		a.log.kill(errNotAccepted)
@@ -179,6 +186,28 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 		texts[i] = w.Message
 	}
 	return Started{Run: started.Run, Warnings: texts}, nil
+}
+
+// doubtful says whether a write that failed with err may have happened all the same.
+func doubtful(err error) bool {
+	k := hob.KindOf(err)
+	return k == hob.Internal || k == hob.Unavailable
+}
+
+// settleStart finds out whether a run was accepted by a commit whose answer was lost. Where that cannot be found out now,
+// the run, if there is one, is taken up once the store is back.
+func (e *Engine) settleStart(ctx context.Context, id hob.RunID, cause error) (hob.StartedRun, error) {
+	st, err := e.Store.Load(context.WithoutCancel(ctx), id)
+	if err == nil && st.Run.Epoch == 1 && st.Run.LeaseOwner == e.Owner {
+		return hob.StartedRun{Run: st.Run}, nil
+	}
+	if hob.KindOf(err) == hob.NotFound {
+		return hob.StartedRun{}, cause
+	}
+	unsure := hob.Errorf(hob.Unavailable, "the database cannot be reached, and the run may or may not have been accepted; "+
+		"asked again with the same Idempotency-Key it is made once").WithCode("start_unknown")
+	unsure.RetryAfter, unsure.Err = time.Second, cause
+	return hob.StartedRun{}, unsure
 }
 
 // Cancel asks a run to end, on whatever process it is driven, and returns the state it was in. A finished run is left

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	storeBatch = 256                    // events read from the store at once
-	pollStore  = 200 * time.Millisecond // while another process drives the run
+	storeBatch = 256                   // events read from the store at once
+	pollBehind = 20 * time.Millisecond // while what was written a moment ago is not in the store yet, or its writer ends
 )
 
 // Events gives a run's log behind a position: what is stored, then what comes, in batches of what is there, up to the
@@ -74,11 +74,25 @@ func (r *reader) read() bool {
 	if a := r.e.find(r.id); a != nil {
 		return r.follow(a)
 	}
-	over, ok := r.stored()
-	if !ok || over {
-		return false
+	return r.elsewhere()
+}
+
+// elsewhere reads a run that another process drives, or nobody, until it ends or is driven here.
+func (r *reader) elsewhere() bool {
+	wake, end := r.e.hub.subscribe(r.id) // before the first look, so that nothing falls between the two
+	defer end()
+	for {
+		over, ok := r.stored()
+		if !ok || over {
+			return false
+		}
+		if !r.wait(wake, r.e.hub.poll()) {
+			return false
+		}
+		if r.e.find(r.id) != nil {
+			return true
+		}
 	}
-	return r.wait(nil, pollStore)
 }
 
 // stored gives what the store has behind the position. over means that the run's last event was given.
@@ -135,7 +149,7 @@ func (r *reader) follow(a *active) bool {
 		case over:
 			return false
 		case dead:
-			return r.wait(nil, pollStore/10)
+			return r.wait(nil, pollBehind)
 		default:
 			if !r.wait(wake, 0) {
 				return false
@@ -152,7 +166,7 @@ func (r *reader) behind() (over, ok bool) {
 		return false, false
 	}
 	if len(events) == 0 {
-		return false, r.wait(nil, pollStore/10)
+		return false, r.wait(nil, pollBehind)
 	}
 	return events[len(events)-1].Type == hob.EventComplete, r.give(events)
 }

@@ -262,10 +262,7 @@ func (l *runLog) notify() {
 		l.waits = nil
 	}
 	for c := range l.subs {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		ring(c)
 	}
 }
 

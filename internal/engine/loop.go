@@ -100,9 +100,9 @@ func (a *active) begin() (end ending, ok, done bool) {
 		end, ok = a.halt()
 		return end, ok, true
 	}
-	if at.Attempt > a.e.Limits.Attempts {
+	if a.run.Stalls >= a.e.Limits.Attempts {
 		a.settlePending("Not executed: the run was interrupted too often.")
-		text := fmt.Sprintf("the run was interrupted %d times and is not tried again", at.Attempt-1)
+		text := fmt.Sprintf("the run was interrupted %d times without getting on and is not tried again", a.run.Stalls)
 		return ending{hob.Failed, hob.CodeAttempts, text}, true, true
 	}
 	return end, true, false

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"hob"
@@ -24,6 +25,9 @@ func (e *Engine) Recover(ctx context.Context) error {
 
 // Serve keeps the leases of this process alive and takes up runs that were abandoned, until the context ends.
 func (e *Engine) Serve(ctx context.Context) {
+	var watching sync.WaitGroup
+	watching.Go(func() { e.watch(ctx) })
+	defer watching.Wait()
 	renew := time.NewTicker(e.Limits.Lease / 3)
 	defer renew.Stop()
 	look := time.NewTicker(claimEvery)
@@ -34,6 +38,8 @@ func (e *Engine) Serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
+			err = e.renew(ctx)
+		case <-e.check:
 			err = e.renew(ctx)
 		case <-look.C:
 			e.releaseOrphans(ctx)
@@ -51,16 +57,17 @@ func (e *Engine) Serve(ctx context.Context) {
 // renew extends the leases and hands cancel requests, which may have reached any process, to the runs driven here.
 func (e *Engine) renew(ctx context.Context) error {
 	now := time.Now() //nolint:forbidigo // the leases' age is measured from it
-	marks, err := e.Store.Renew(ctx, e.Owner, e.Limits.Lease)
+	leased, err := e.Store.Renew(ctx, e.Owner, e.Limits.Lease)
 	if err != nil {
 		return err
 	}
 	e.renewed.Store(now.UnixNano())
-	for id, code := range marks {
-		if a := e.find(id); a != nil {
+	for id, code := range leased {
+		switch a := e.find(id); {
+		case a == nil: // driven by nobody, perhaps accepted by a commit whose answer was lost: it would be renewed for ever
+			e.orphan(id)
+		case code != "":
 			a.stop(marked(code))
-		} else {
-			e.orphan(id) // leased to us and driven by nobody: whoever takes it up ends it
 		}
 	}
 	return nil
@@ -110,6 +117,7 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 		return
 	}
 	e.recovered.Add(1)
+	e.hub.changed([]hob.RunID{c.Run}) // who followed it elsewhere follows it here
 	e.Log.Info("a run is taken up again", slog.String("run", string(c.Run)), slog.Int("attempt", p.run.Attempt))
 	if err == nil {
 		e.launch(a)
@@ -139,8 +147,13 @@ func reason(err error) string {
 // alone ends leases and claims runs: one that was just taken up again is never taken for abandoned.
 func (e *Engine) giveBack(id hob.RunID) {
 	e.orphan(id)
+	ring(e.wake)
+}
+
+// ring asks for something that is done once however often it was asked for.
+func ring(c chan struct{}) {
 	select {
-	case e.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -22,7 +22,7 @@ const (
 type texts struct {
 	events, messages, calls, usage *bulk
 	// moves are the fenced updates that begin every commit: by the state the commit leaves the run in, "" for none, with
-	// and without events.
+	// and without events, with and without messages.
 	moves map[move]string
 }
 
@@ -43,8 +43,9 @@ func newTexts() texts {
 }
 
 type move struct {
-	status hob.Status
-	events bool
+	status   hob.Status
+	events   bool
+	messages bool // the run got on
 }
 
 func newMoves() map[move]string {
@@ -52,14 +53,18 @@ func newMoves() map[move]string {
 	m := map[move]string{}
 	for _, next := range append(all, "") {
 		for _, events := range []bool{false, true} {
-			m[move{next, events}] = moveText(next, events, all)
+			for _, messages := range []bool{false, true} {
+				to := move{next, events, messages}
+				m[to] = moveText(to, all)
+			}
 		}
 	}
 	return m
 }
 
 // moveText is one of them; moveArgs gives its arguments.
-func moveText(next hob.Status, events bool, all []hob.Status) string {
+func moveText(to move, all []hob.Status) string {
+	next := to.status
 	set, where := "lease_until = {now} + ?", "n = ? AND id = ? AND epoch = ? AND completed_at = 0"
 	switch {
 	case rests(next):
@@ -70,7 +75,10 @@ func moveText(next hob.Status, events bool, all []hob.Status) string {
 	if next.Final() {
 		set += ", completed_at = ?"
 	}
-	if events {
+	if to.messages {
+		set += ", stalls = 0"
+	}
+	if to.events {
 		set += ", last_seq = ?"
 		where += " AND last_seq = ?"
 	}
@@ -135,7 +143,7 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	if c.Outcome != nil {
 		next = c.Outcome.Status
 	}
-	text, ok := s.texts.moves[move{next, len(c.Events) > 0}]
+	text, ok := s.texts.moves[move{next, len(c.Events) > 0, len(c.Messages) > 0}]
 	if !ok {
 		return fmt.Errorf("commit run %s: there is no state %q", c.Run, next)
 	}
@@ -163,6 +171,9 @@ func (s *DB) Commit(ctx context.Context, c hob.RunCommit) error {
 	})
 	if err != nil || next.Final() {
 		s.places.drop(c.Run)
+	}
+	if err == nil && (len(c.Events) > 0 || next != "") {
+		s.e.news.tell(c.Run)
 	}
 	return err
 }

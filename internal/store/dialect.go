@@ -66,6 +66,7 @@ type engine struct {
 	// migrate runs fn in one transaction that no other process migrates beside.
 	migrate func(ctx context.Context, fn func(context.Context, *tx) error) error
 	stats   func() Stats
+	news    *news
 }
 
 // writeFunc runs fn in a transaction and returns when it is durable, or with fn's error when nothing was written. fn may

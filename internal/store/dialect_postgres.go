@@ -96,8 +96,10 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clo
 		return nil, errors.Join(fmt.Errorf("connect to Postgres at %s:%d: %w", cfg.Host, cfg.Port, err), db.Close())
 	}
 	p := &pool{d: d, db: db}
+	n := newNews(db, cfg)
 	return &engine{
-		reads: rebinder{d, db}, write: p.write, migrate: p.write, ping: db.PingContext, stats: p.stats, close: db.Close,
+		reads: rebinder{d, db}, write: p.write, migrate: p.write, ping: db.PingContext, stats: p.stats, news: n,
+		close: func() error { n.close(); return db.Close() },
 	}, nil
 }
 

@@ -84,9 +84,10 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 	now := s.now()
 	err := s.write(ctx, "claim runs", func(ctx context.Context, t *tx) (err error) {
 		list, err = many(ctx, t, func(r row) (c hob.Claimed, err error) { err = r.Scan(&c.Run, &c.Epoch); return c, err },
-			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1, status = 'running',
+			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1,
+				stalls = stalls + 1, status = 'running',
 				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END
-			WHERE n IN (SELECT n FROM runs WHERE completed_at = 0
+			WHERE n IN (SELECT n FROM runs WHERE completed_at = 0 AND (held = 0 OR cancel_code <> '')
 				AND (status = 'queued' OR status = 'running' AND (? = 1 OR lease_until < {now})) ORDER BY n LIMIT ? {skip})
 			RETURNING id, epoch`, owner, lease.Microseconds(), now, flag(all), int64(limit))
 		t.wrote = t.wrote || len(list) > 0
@@ -98,14 +99,14 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 	return list, nil
 }
 
-// Renew extends the leases of an owner's unfinished runs and tells which of them are to be cancelled.
+// Renew extends the leases of an owner's unfinished runs and gives them, with the codes of those that are to be cancelled.
 func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[hob.RunID]string, error) {
-	marked := map[hob.RunID]string{}
+	leased := map[hob.RunID]string{}
 	if owner == "" { // resting runs have no owner, and nobody renews them
-		return marked, nil
+		return leased, nil
 	}
 	err := s.write(ctx, "renew leases", func(ctx context.Context, t *tx) error {
-		clear(marked)
+		clear(leased)
 		if _, err := t.exec(ctx, `UPDATE runs SET lease_until = {now} + ? WHERE lease_owner = ? AND completed_at = 0`,
 			lease.Microseconds(), owner); err != nil {
 			return err
@@ -114,36 +115,50 @@ func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[
 			var id hob.RunID
 			var code string
 			err = r.Scan(&id, &code)
-			marked[id] = code
+			leased[id] = code
 			return struct{}{}, err
-		}, `SELECT id, cancel_code FROM runs WHERE lease_owner = ? AND completed_at = 0 AND cancel_code <> ''`, owner)
+		}, `SELECT id, cancel_code FROM runs WHERE lease_owner = ? AND completed_at = 0`, owner)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return marked, nil
+	return leased, nil
 }
 
-// Release ends the leases of an owner at once, of the given runs or of all.
+// Release ends the leases of an owner at once, of the given runs or of all. The claim behind the release of all counts a
+// stall, which is taken off beforehand.
 func (s *DB) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
 	if owner == "" {
 		return nil
 	}
 	var f filter
 	f.where("lease_owner = ? AND completed_at = 0", owner)
+	set := "lease_owner = '', lease_until = 0"
+	if len(runs) == 0 {
+		set += ", stalls = stalls - 1"
+	}
 	if len(runs) > 0 {
-		ids := make([]string, len(runs))
-		for i, id := range runs {
-			ids[i] = string(id)
-		}
-		in, args := inList(ids)
+		in, args := inList(runIDs(runs))
 		f.where("id IN "+in, args...)
 	}
-	return s.write(ctx, "release leases", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `UPDATE runs SET lease_owner = '', lease_until = 0`+f.String(), f.args...)
+	var n int64
+	err := s.write(ctx, "release leases", func(ctx context.Context, t *tx) (err error) {
+		n, err = t.exec(ctx, `UPDATE runs SET `+set+f.String(), f.args...)
 		return err
 	})
+	if n > 0 && len(runs) == 0 {
+		s.e.news.tell()
+	}
+	return err
+}
+
+func runIDs(runs []hob.RunID) []string {
+	ids := make([]string, len(runs))
+	for i, id := range runs {
+		ids[i] = string(id)
+	}
+	return ids
 }
 
 // RequestCancel marks an unfinished run; the first code stays.
@@ -162,6 +177,7 @@ func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, 
 	if err != nil {
 		return hob.Run{}, err
 	}
+	s.e.news.tell(id)
 	return x.Run, nil
 }
 
@@ -171,16 +187,26 @@ const sweepChunk = 1000
 // SweepIdempotency deletes the idempotency keys whose time is over and says how many there were.
 func (s *DB) SweepIdempotency(ctx context.Context) (int64, error) {
 	var total int64
-	for {
-		var n int64
-		err := s.write(ctx, "sweep idempotency keys", func(ctx context.Context, t *tx) (err error) {
-			n, err = t.exec(ctx, `DELETE FROM idempotency WHERE (scope, key) IN
-				(SELECT scope, key FROM idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, s.now(), int64(sweepChunk))
-			return err
-		})
-		total += n
-		if err != nil || n < sweepChunk {
+	for _, table := range []string{"idempotency", "answers"} {
+		n, err := s.sweep(ctx, table)
+		if total += n; err != nil {
 			return total, err
 		}
 	}
+	return total, nil
+}
+
+// sweep deletes the rows of a table of keys that are past their time.
+func (s *DB) sweep(ctx context.Context, table string) (total int64, err error) {
+	for n := int64(sweepChunk); n == sweepChunk; {
+		err = s.write(ctx, "sweep idempotency keys", func(ctx context.Context, t *tx) (err error) {
+			n, err = t.exec(ctx, `DELETE FROM `+table+` WHERE (scope, key) IN
+				(SELECT scope, key FROM `+table+` WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, s.now(), int64(sweepChunk))
+			return err
+		})
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }

@@ -18,24 +18,24 @@ type storedRun struct {
 
 // runFrom joins what a run is spread over. Rights are those of the session as it is now.
 const runColumns = `r.n, r.id, r.workspace_id, r.agent_id, r.turn, r.status, r.epoch, r.attempt, r.lease_owner, r.last_seq,
-	r.cancel_code, r.created_at, r.started_at, r.completed_at, s.id, s.owner, s.agent_id,
+	r.stalls, r.held, r.cancel_code, r.created_at, r.started_at, r.completed_at, s.id, s.owner, s.agent_id,
 	d.model, d.pin, d.new_session, d.principal, d.options, d.code, d.error, d.content, d.steps, d.token_usage`
 
 const runFrom = ` FROM runs r JOIN sessions s ON s.n = r.session_n JOIN run_details d ON d.run_n = r.n`
 
 func scanRun(r row) (storedRun, error) {
 	var x storedRun
-	var created, started, completed, fresh int64
+	var created, started, completed, fresh, held int64
 	var principal, options, usage []byte
 	o := &x.object
 	o.Kind = hob.SessionObject
 	err := r.Scan(&x.n, &x.ID, &x.Workspace, &x.Agent, &x.Turn, &x.Status, &x.Epoch, &x.Attempt, &x.LeaseOwner, &x.LastSeq,
-		&x.CancelCode, &created, &started, &completed, &x.Session, &o.Owner, &o.Agent,
+		&x.Stalls, &held, &x.CancelCode, &created, &started, &completed, &x.Session, &o.Owner, &o.Agent,
 		&x.Model, &x.pin, &fresh, &principal, &options, &x.Code, &x.Error, &x.Content, &x.Steps, &usage)
 	if err != nil {
 		return x, err
 	}
-	o.Workspace, x.NewSession = x.Workspace, fresh != 0
+	o.Workspace, x.NewSession, x.Held = x.Workspace, fresh != 0, held != 0
 	x.CreatedAt, x.StartedAt, x.CompletedAt = hob.FromMicros(created), hob.FromMicros(started), hob.FromMicros(completed)
 	for _, part := range []struct {
 		name string

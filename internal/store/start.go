@@ -130,8 +130,7 @@ func (s *DB) replay(ctx context.Context, t *tx, x start) (earlier, error) {
 	case k.there == "":
 		return earlier{gone: k.run}, nil
 	case k.digest != storable(x.Idempotency.Digest):
-		return earlier{}, hob.Errorf(hob.Unprocessable, "this Idempotency-Key was used with another request; use a new key for a new request").
-			WithCode("idempotency_key_reused")
+		return earlier{}, keyReused()
 	}
 	r, err := readRun(ctx, t, x.Run.Principal, hob.ScopeRun, hob.RunID(k.run))
 	return earlier{run: &r.Run}, err

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ func leaseCases() map[string]func(*world) {
 		"ClaimGivesARunToOneOwner":           claimOnce,
 		"RenewKeepsTheLease":                 renewKeeps,
 		"RenewTellsCancelMarks":              renewMarks,
+		"ClaimsCountStalls":                  claimsCount,
+		"HeldRunsWaitForTheirRelease":        heldWait,
 		"ReleaseFreesTheRuns":                releaseFrees,
 		"CancelMarksUnfinishedRunsOnly":      cancelMarks,
 	}
@@ -154,8 +157,8 @@ func renewMarks(w *world) {
 	w.finish(ended, "x")
 	marks, err := w.s.Renew(w.ctx, "p1", lease)
 	w.must(err)
-	if len(marks) != 1 || marks[mine.ID] != hob.CodeClientDisconnected {
-		w.t.Fatalf("marks of p1: %v, want %s alone, not %s", marks, mine.ID, plain.ID)
+	if want := map[hob.RunID]string{mine.ID: hob.CodeClientDisconnected, plain.ID: ""}; !maps.Equal(marks, want) {
+		w.t.Fatalf("runs of p1: %v, want %v", marks, want)
 	}
 	st, err := w.s.Load(w.ctx, mine.ID)
 	w.must(err)
@@ -167,6 +170,48 @@ func renewMarks(w *world) {
 	marks, err = w.s.Renew(w.ctx, "", lease)
 	w.must(err)
 	same(w, "marks of nobody", len(marks), 0)
+}
+
+func claimsCount(w *world) {
+	r := w.begin(w.alice, "s")
+	stalls := func(want int) {
+		w.t.Helper()
+		st, err := w.s.Load(w.ctx, r.ID)
+		w.must(err)
+		same(w, "stalls", st.Run.Stalls, want)
+	}
+	stalls(0)
+	w.claim("p2", true)
+	w.claim("p3", true)
+	stalls(2)
+	w.must(w.s.Release(w.ctx, "p3")) // in good order
+	same(w, "claimed", len(w.claim("p4", false)), 1)
+	stalls(2)
+	w.must(w.s.Release(w.ctx, "p4", r.ID)) // it could not be driven
+	got := w.claim("p5", false)
+	same(w, "claimed", len(got), 1)
+	stalls(3)
+	c := step(r, event(2, hob.EventChunk, "x"))
+	c.Epoch = got[0].Epoch
+	w.must(w.s.Commit(w.ctx, c))
+	stalls(3)
+	c = step(r, event(3, hob.EventChunk, "y"))
+	c.Epoch, c.Base, c.Messages = got[0].Epoch, 1, []hob.Message{{Role: hob.RoleAssistant, Content: "y"}}
+	w.must(w.s.Commit(w.ctx, c))
+	stalls(0)
+}
+
+func heldWait(w *world) {
+	held, err := w.s.HeldRuns(w.ctx, w.service)
+	w.must(err)
+	same(w, "held runs of a store that was not restored", len(held), 0)
+	n, err := w.s.ReleaseHeld(w.ctx, w.service)
+	w.must(err)
+	same(w, "released", n, int64(0))
+	_, err = w.s.HeldRuns(w.ctx, w.alice)
+	w.want(hob.Forbidden, err)
+	_, err = w.s.ReleaseHeld(w.ctx, w.alice)
+	w.want(hob.Forbidden, err)
 }
 
 func releaseFrees(w *world) {

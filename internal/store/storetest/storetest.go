@@ -19,7 +19,7 @@ import (
 func Exercise(t *testing.T, open func(t *testing.T) hob.Store) {
 	t.Helper()
 	for _, group := range []map[string]func(*world){
-		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(),
+		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(), onceCases(),
 		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(),
 	} {
 		for name, run := range group {

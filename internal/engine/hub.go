@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hob"
+)
+
+const (
+	pollDeaf  = 200 * time.Millisecond // between two looks at a run of another process that nobody tells of
+	pollSure  = time.Second            // the same where its changes are told
+	watchWait = time.Second            // before the store is asked again to tell of changes
+)
+
+// hub wakes those who follow runs that other processes drive. It carries no data.
+type hub struct {
+	told atomic.Bool // changes are told now
+
+	mu      sync.Mutex
+	waiting map[hob.RunID]map[chan struct{}]struct{}
+}
+
+// subscribe gives a channel that rings when a run may have changed, and what ends it.
+func (h *hub) subscribe(id hob.RunID) (chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting == nil {
+		h.waiting = map[hob.RunID]map[chan struct{}]struct{}{}
+	}
+	if h.waiting[id] == nil {
+		h.waiting[id] = map[chan struct{}]struct{}{}
+	}
+	h.waiting[id][c] = struct{}{}
+	return c, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if delete(h.waiting[id], c); len(h.waiting[id]) == 0 {
+			delete(h.waiting, id)
+		}
+	}
+}
+
+// changed wakes the followers of runs, all of them where none are named.
+func (h *hub) changed(runs []hob.RunID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(runs) == 0 {
+		for id := range h.waiting {
+			h.wake(id)
+		}
+		return
+	}
+	for _, id := range runs {
+		h.wake(id)
+	}
+}
+
+func (h *hub) wake(id hob.RunID) {
+	for c := range h.waiting[id] {
+		ring(c)
+	}
+}
+
+// poll is how long a follower waits for news before it looks for itself.
+func (h *hub) poll() time.Duration {
+	if h.told.Load() {
+		return pollSure
+	}
+	return pollDeaf
+}
+
+// watch keeps listening to what other processes do, until the context ends.
+func (e *Engine) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := e.Store.Watch(ctx, e.changed)
+		if e.hub.told.Store(false); ctx.Err() != nil {
+			return
+		}
+		e.Log.Warn("other processes are not heard for now; their runs are looked at instead", slog.Any("error", err))
+		pause := time.NewTimer(watchWait)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+// changed is told that some process wrote to runs. Of one that is driven here another process can only want the end; where
+// none is named a process may have left its runs.
+func (e *Engine) changed(runs []hob.RunID) {
+	e.hub.told.Store(true)
+	e.hub.changed(runs)
+	if len(runs) == 0 {
+		ring(e.wake)
+	}
+	for _, id := range runs {
+		if e.find(id) != nil {
+			ring(e.check)
+		}
+	}
+}
