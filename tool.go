@@ -146,13 +146,16 @@ type Call struct {
 	// Key is the call's idempotency key, "<run id>:<call id>": equal on every try, sent as Idempotency-Key.
 	Key     string
 	Attempt int // 1 for the first try
+	// BeginBy is when another process may take the run over: what the tool does outside must have begun by then, or not
+	// at all. Zero means no bound.
+	BeginBy time.Time
 }
 
 // Result is what a call gave.
 type Result struct {
 	Text    string // what the model reads
 	IsError bool
-	// Unknown: the call may or may not have happened; the server died while it was under way.
+	// Unknown: the call may or may not have happened: the server died while it was under way, or its answer was lost.
 	Unknown bool
 }
 

@@ -115,7 +115,9 @@ func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		if gone := cancelled(ctx, t.spec.Name); gone != nil {
 			return hob.Result{}, gone
 		}
-		return errorJSON("%s", transportText(err, req.Method)), nil
+		r := errorJSON("%s", transportText(err, req.Method))
+		r.Unknown = unanswered(err, req.Method)
+		return r, nil
 	}
 	return t.result(req, res), nil
 }
@@ -154,6 +156,7 @@ func (t *httpRequest) request(c hob.Call) (egress.Request, error) {
 		Pool: t.pool, Method: method, URL: in.URL, Header: header, Body: body,
 		Timeout: t.numbers.HTTPTimeout, MaxBody: readCap(t.numbers.MaxOutput),
 		Redirects: redirectsFor(method), AllowedHosts: t.hosts, ModelHeaders: !adminWrote,
+		Once: t.spec.Recovery == hob.RecoverOnce, BeginBy: c.BeginBy,
 	}, nil
 }
 

@@ -75,7 +75,7 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 			return hob.Result{}, gone
 		}
 		text := t.hide("Error: " + transportText(err, t.method))
-		return hob.Result{Text: text, IsError: true}, nil
+		return hob.Result{Text: text, IsError: true, Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method)}, nil
 	}
 	return t.result(res), nil
 }
@@ -91,6 +91,7 @@ func (t *httpTool) request(c hob.Call) (egress.Request, error) {
 	req := egress.Request{
 		Pool: t.pool, Method: t.method, URL: t.config.Endpoint, Header: header, Timeout: t.timeout,
 		MaxBody: readCap(t.most), Redirects: redirectsFor(t.method),
+		Once: t.spec.Recovery == hob.RecoverOnce, BeginBy: c.BeginBy,
 	}
 	args := c.Arguments
 	if len(args) == 0 {

@@ -108,14 +108,24 @@ func transportText(err error, method string) string {
 	if !errors.As(err, &e) {
 		return "the request could not be carried out"
 	}
-	switch e.Kind {
-	case egress.Timeout, egress.BadResponse, egress.TooLarge, egress.Canceled:
-		if method != http.MethodGet && method != http.MethodHead {
-			return e.Message + "; the request may have been carried out nevertheless"
-		}
-	default: // the message says all
+	if unanswered(err, method) {
+		return e.Message + "; the request may have been carried out nevertheless"
 	}
 	return e.Message
+}
+
+// unanswered says whether a request that writes may have been carried out although no whole answer came.
+func unanswered(err error, method string) bool {
+	var e *egress.Error
+	if !errors.As(err, &e) || method == http.MethodGet || method == http.MethodHead {
+		return false
+	}
+	switch e.Kind {
+	case egress.Timeout, egress.BadResponse, egress.TooLarge, egress.Canceled:
+		return true
+	default:
+		return false
+	}
 }
 
 // cancelled is the error of a call whose caller has gone; nil while it has not. A deadline is no such case: the model

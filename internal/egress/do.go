@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -47,6 +48,14 @@ type Request struct {
 	AllowedHosts []string
 	// ModelHeaders tells that a model wrote Header: only harmless ones pass.
 	ModelHeaders bool
+
+	// Once means that the request may reach a server once: it is not sent again
+	// when a kept connection broke under it, as requests are that have no
+	// effect or carry an idempotency key.
+	Once bool
+	// BeginBy is the time after which no byte of the request may be sent any
+	// more, looked at when the first one is. Zero means no bound.
+	BeginBy time.Time
 }
 
 // Response is the answer of an exchange, whatever its status.
@@ -119,7 +128,9 @@ func (g *Guard) exchange(ctx context.Context, transport *http.Transport, r *Requ
 		return nil, nil, err
 	}
 	defer g.slots.give(t.host, held)
-
+	if !r.BeginBy.IsZero() && time.Now().After(r.BeginBy) { //nolint:forbidigo // a bound in real time
+		return nil, nil, late()
+	}
 	res, err := transport.RoundTrip(r.build(withHop(ctx, h), t))
 	if err != nil {
 		return nil, nil, classify(ctx, err, h.connecting(), r.Timeout)
@@ -148,13 +159,56 @@ func (r *Request) build(ctx context.Context, t *target) *http.Request {
 		Method: r.Method, URL: t.url, Host: t.url.Host, Header: r.Header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	if len(r.Body) > 0 {
-		body := r.Body
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		req.ContentLength = int64(len(body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	switch {
+	case len(r.Body) > 0:
+		req.ContentLength = int64(len(r.Body))
+	case !r.Once:
+		return req
+	case bodied(r.Method): // the key is what would make the transport repeat it; it looks for this spelling alone
+		req.Header = r.Header.Clone()
+		if key := req.Header[keyHeader]; key != nil {
+			delete(req.Header, keyHeader)
+			req.Header[strings.ToLower(keyHeader)] = key
+		}
+		return req
+	default:
+		req.ContentLength = -1 // not known: the transport looks, finds none and sends none
+	}
+	body := r.Body
+	fresh := func() (io.ReadCloser, error) {
+		return &outbound{Reader: bytes.NewReader(body), by: r.BeginBy}, nil
+	}
+	req.Body, _ = fresh()
+	if !r.Once { // a body that cannot be had again keeps the transport from repeating a request
+		req.GetBody = fresh
 	}
 	return req
+}
+
+const keyHeader = "Idempotency-Key"
+
+// outbound is a request's body. It is read when the connection is there, before the first byte leaves.
+type outbound struct {
+	*bytes.Reader
+	by    time.Time
+	begun bool
+}
+
+func late() *Error { return fail(Late, "the request was not sent: the time to begin it was over") }
+
+func (o *outbound) Read(p []byte) (int, error) {
+	if !o.begun && !o.by.IsZero() && time.Now().After(o.by) { //nolint:forbidigo // a bound in real time
+		return 0, late()
+	}
+	o.begun = true
+	return o.Reader.Read(p)
+}
+
+func (o *outbound) Close() error { return nil }
+
+// bodied tells whether requests of the method usually have a body.
+func bodied(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
 func isRedirect(status int) bool {

@@ -45,6 +45,9 @@ const (
 	BadRedirect Kind = "bad_redirect"
 	// Busy means that no slot became free within the request's time.
 	Busy Kind = "busy"
+	// Late means that the time to begin the request was over: nothing of it was
+	// sent.
+	Late Kind = "late"
 	// Closed means that the guard was closed.
 	Closed Kind = "closed"
 )
