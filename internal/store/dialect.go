@@ -16,6 +16,7 @@ type dialect struct {
 	words    *strings.Replacer // the words of statements
 	numbered bool              // $1 for ?
 	settle   string            // waits for the writers of sessions and keeps new ones out until the transaction ends
+	alone    string            // keeps others with the same text out until the transaction ends; "" where it is alone anyway
 
 	// whole: a read that was begun is finished although its caller left. Watching for that costs the SQLite driver a
 	// goroutine per statement, which is more than a look-up itself.

@@ -27,6 +27,8 @@ const (
 	postgresPause    = 5 * time.Millisecond
 	// migrationLock is the advisory lock that migrators of all Hobs on one database take: "hob" and "mig" in ASCII.
 	migrationLock = 0x686f62006d6967
+	// onceLock is the class of the advisory locks that creating requests take on their idempotency keys: "hob" in ASCII.
+	onceLock = 0x686f62
 )
 
 func postgresDialect() *dialect {
@@ -39,6 +41,7 @@ func postgresDialect() *dialect {
 		words: strings.NewReplacer("{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", "{like}", "ILIKE",
 			"{skip}", "FOR UPDATE SKIP LOCKED"),
 		settle:   "LOCK TABLE sessions IN SHARE ROW EXCLUSIVE MODE",
+		alone:    fmt.Sprintf("SELECT 1 FROM pg_advisory_xact_lock(%d, hashtext(?))", onceLock),
 		conflict: func(err error) bool { return sqlState(err) == "23505" },
 		again: func(err error) bool {
 			s := sqlState(err)

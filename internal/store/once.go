@@ -15,6 +15,9 @@ func (s *DB) Once(ctx context.Context, key hob.Idempotency, do func(context.Cont
 	}
 	defer s.configured.forget() // do may have changed what it remembers
 	err = s.write(ctx, "carry out once", func(ctx context.Context, t *tx) (err error) {
+		if err = s.aloneWith(ctx, t, key); err != nil {
+			return err
+		}
 		a, replayed, err = s.answered(ctx, t, key)
 		if err != nil || replayed {
 			return err
@@ -42,6 +45,16 @@ func (s *DB) within(t *tx) *DB {
 			stats: s.e.stats,
 		},
 	}
+}
+
+// aloneWith waits for the transactions that carry out the same key. Two at once would both find no answer, and the second
+// would be refused what the first one made: the name is taken then.
+func (s *DB) aloneWith(ctx context.Context, t *tx, key hob.Idempotency) error {
+	if s.d.alone == "" {
+		return nil
+	}
+	_, err := one(ctx, t, scanInt, s.d.alone, key.Scope+"/"+key.Key)
+	return hob.Wrap("wait for an idempotency key", err)
 }
 
 // answered looks for the answer that the same key got before.

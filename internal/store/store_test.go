@@ -260,10 +260,18 @@ func TestSweepIdempotency_DeletesWhatIsOver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for key, keep := range map[string]time.Duration{"x": time.Hour, "y": 3 * time.Hour} {
+			once := hob.Idempotency{Scope: "s", Key: key, Digest: "d", Keep: keep}
+			if _, _, err := db.Once(t.Context(), once, func(context.Context, hob.Store) (hob.Answer, error) {
+				return hob.Answer{Status: 201, Body: []byte("made")}, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, step := range []struct {
 			after time.Duration
 			want  int64
-		}{{0, 0}, {time.Hour, 2}, {0, 0}, {2 * time.Hour, 1}} {
+		}{{0, 0}, {time.Hour, 3}, {0, 0}, {2 * time.Hour, 2}} {
 			at.add(step.after)
 			if n, err := db.SweepIdempotency(t.Context()); err != nil || n != step.want {
 				t.Errorf("after %v more: %d deleted, %v, want %d", step.after, n, err, step.want)

@@ -14,6 +14,7 @@ func onceCases() map[string]func(*world) {
 		"OnceGivesTheSameAnswerAgain":     onceAgain,
 		"OnceKeepsNothingOfAFailure":      onceFails,
 		"OnceMakesOneOfManyAtTheSameTime": onceTogether,
+		"OnceMakesOneOfManyWithOneName":   onceTogetherByName,
 	}
 }
 
@@ -87,13 +88,34 @@ func onceFails(w *world) {
 }
 
 func onceTogether(w *world) {
+	w.together(w.creates("together"))
+	same(w, "agents", w.named("together"), int64(1))
+}
+
+// What is made has a name that only one may have: whoever comes second must find the answer, not the name.
+func onceTogetherByName(w *world) {
+	w.together(func(ctx context.Context, s hob.Store) (hob.Answer, error) {
+		t, err := s.CreateTool(ctx, w.service, hob.Tool{
+			Name: "together", Description: "d", Type: hob.HTTPTool, InputSchema: []byte(`{"type":"object"}`),
+			Config: hob.ToolConfig{Endpoint: "https://x.example", Method: "POST"}, IsActive: true,
+		})
+		return hob.Answer{Status: 201, Body: []byte(t.ID)}, err
+	})
+	tools, err := w.s.Tools(w.ctx, w.service)
+	w.must(err)
+	same(w, "tools", len(tools), 1)
+}
+
+// together carries do out under one key, for many callers at the same time.
+func (w *world) together(do func(context.Context, hob.Store) (hob.Answer, error)) {
+	w.t.Helper()
 	const callers = 8
 	var wg sync.WaitGroup
 	var fresh atomic.Int64
 	answers := make([]string, callers)
 	for i := range callers {
 		wg.Go(func() {
-			a, replayed, err := w.s.Once(w.ctx, onceKey("k", "d"), w.creates("together"))
+			a, replayed, err := w.s.Once(w.ctx, onceKey("k", "d"), do)
 			if err != nil {
 				w.t.Error(err)
 				return
@@ -106,7 +128,6 @@ func onceTogether(w *world) {
 	}
 	wg.Wait()
 	same(w, "made", fresh.Load(), int64(1))
-	same(w, "agents", w.named("together"), int64(1))
 	for _, a := range answers {
 		same(w, "answer", a, answers[0])
 	}
