@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 var (
@@ -178,12 +179,19 @@ func (a *active) takeUp(states []hob.CallState) {
 		case hob.RecoverOnce:
 			fallthrough
 		default:
+			if seeded.Bug("repeat_once") {
+				a.log.note(func(b *batch) { a.intend(b, s) })
+				continue
+			}
 			a.finish(s, unknownOutcome(), a.log.note)
 		}
 	}
 }
 
 func unknownOutcome() hob.Result {
+	if seeded.Bug("silent_unknown") {
+		return hob.Result{Text: "done"}
+	}
 	return hob.Result{IsError: true, Unknown: true, Text: "outcome_unknown: the run was interrupted while this call was under way. " +
 		"It may or may not have taken effect, and it was not repeated. Check before you try it again."}
 }
@@ -194,6 +202,9 @@ func (a *active) ready(states []hob.CallState, now []int) bool {
 		if states[i].Status == hob.CallPlanned {
 			a.log.note(func(b *batch) { a.intend(b, &states[i]) })
 		}
+	}
+	if seeded.Bug("intent_after_act") {
+		return a.cause() == nil
 	}
 	return a.log.sync() == nil && a.cause() == nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // active is a run that this process drives. One goroutine owns it; others may use only the fields above the line, stop,
@@ -75,6 +76,9 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 	a.log = &runLog{
 		e: e, run: run.ID, epoch: run.Epoch, next: run.LastSeq + 1, durable: run.LastSeq,
 		messages: len(p.own), lost: a.lost,
+	}
+	if seeded.Bug("reset_seq") {
+		a.log.next = 1
 	}
 	if p.attempt == nil {
 		a.opened = true

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // Limits are the engine's numbers; zero values take the defaults of DefaultLimits.
@@ -160,6 +161,9 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 	n := hob.NewRun{
 		Run: plan.run, Lease: e.Limits.Lease, Session: plan.session, Message: in.Message, Pin: plan.pinned,
 		Events: a.log.opening(), Idempotency: in.Idempotency,
+	}
+	if seeded.Bug("ack_before_commit") {
+		return e.ackEarly(a, n), nil
 	}
 	started, err := e.Store.StartRun(context.WithoutCancel(ctx), n)
 	if err != nil && doubtful(err) {

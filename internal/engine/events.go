@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 const (
@@ -22,6 +23,12 @@ func (e *Engine) Events(ctx context.Context, by hob.Principal, id hob.RunID, aft
 		if err := r.check(); err != nil {
 			yield(nil, err)
 			return
+		}
+		if seeded.Bug("lost_tail") && after > 0 {
+			r.pos++
+		}
+		if seeded.Bug("repeat_tail") && after > 0 {
+			r.pos--
 		}
 		for r.read() {
 		}

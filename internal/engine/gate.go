@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // The gate is the one way of every tool call, of any kind:
@@ -68,9 +69,13 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	timeout = min(timeout, max(a.secondsLeft(), time.Second)) // what is left of the budget, but enough for a call that was begun
 	ctx, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
+	key := string(a.id) + ":" + string(s.ID)
+	if seeded.Bug("new_key_each_try") {
+		key += fmt.Sprintf(":%d", s.Attempt)
+	}
 	r, err := a.call(ctx, t.runner, hob.Call{
 		Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
-		Name: s.Name, Arguments: s.Arguments, Key: string(a.id) + ":" + string(s.ID), Attempt: s.Attempt,
+		Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
 	})
 	if _, ours := verdict(a.cause()); err != nil && a.cause() != nil && !ours {
 		return hob.Result{}, false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 const (
@@ -74,6 +75,9 @@ func (e *Engine) renew(ctx context.Context) error {
 }
 
 func (e *Engine) claim(ctx context.Context, all bool) error {
+	if seeded.Bug("no_recover") {
+		return nil
+	}
 	for {
 		room := min(claimBatch, e.room())
 		if room <= 0 {
@@ -159,6 +163,9 @@ func ring(c chan struct{}) {
 }
 
 func (e *Engine) orphan(id hob.RunID) {
+	if seeded.Bug("keep_orphans") {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.orphans[id] = true
@@ -205,6 +212,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	e.end(errHandover)
+	if seeded.Bug("no_release") {
+		return err
+	}
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, e.Store.Release(release, e.Owner))

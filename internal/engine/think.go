@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // answer is what a model call gave, continuations joined.
@@ -256,7 +257,7 @@ func (a *active) record(step int, last bool, ans *answer) {
 		m.Reasoning = &hob.Reasoning{Provider: a.plan.model.Name, Text: ans.reasoning.String(), Artefact: ans.artefact}
 	}
 	write := a.log.write
-	if len(m.Calls) == 0 {
+	if len(m.Calls) == 0 || seeded.Bug("intent_after_act") {
 		write = a.log.note // the end of the run follows
 	}
 	write(func(b *batch) {

@@ -105,7 +105,7 @@ func (s *DB) CreateSession(ctx context.Context, by hob.Principal, ses hob.Sessio
 			return err
 		}
 		for i, turn := range seed {
-			if err := s.seedTurn(ctx, t, by, a, ses, seeded{session: n, turn: int64(i + 1), at: now + int64(i)}, turn); err != nil {
+			if err := s.seedTurn(ctx, t, by, a, ses, seedPlace{session: n, turn: int64(i + 1), at: now + int64(i)}, turn); err != nil {
 				return fmt.Errorf("seed turn %d: %w", i+1, err)
 			}
 		}
@@ -133,11 +133,11 @@ func (s *DB) insertSession(ctx context.Context, t *tx, ses hob.Session, user str
 	return n, err
 }
 
-// seeded is the place of a seeded turn.
-type seeded struct{ session, turn, at int64 }
+// seedPlace is the place of a seeded turn.
+type seedPlace struct{ session, turn, at int64 }
 
 // seedTurn writes a finished exchange as a completed run without events.
-func (s *DB) seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent, ses hob.Session, at seeded, turn hob.SeedTurn) error {
+func (s *DB) seedTurn(ctx context.Context, t *tx, by hob.Principal, a hob.Agent, ses hob.Session, at seedPlace, turn hob.SeedTurn) error {
 	principal, err := json.Marshal(by)
 	if err != nil {
 		return err
