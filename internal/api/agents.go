@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -58,11 +59,11 @@ func filled[T any](list []T) []T {
 	return list
 }
 
-func createAgent(c *call) error {
+func createAgent(c *call) (creation, error) {
 	var in agentInput
 	b, err := c.decode(&in, false)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	a := hob.Agent{Workspace: c.by.Workspace, Owner: c.by.Owner(), SystemPrompt: in.SystemPrompt, Settings: object(in.Settings)}
 	if in.Name != nil {
@@ -82,17 +83,17 @@ func createAgent(c *call) error {
 		if blank(in.Name) {
 			err = b.hint(err)
 		}
-		return err
+		return creation{}, err
 	}
 	unused, err := c.checkSettings(a.Settings)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	warnings = append(warnings, unused...)
-	if a, err = c.s.Store.CreateAgent(c.Context(), c.by, a); err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, agentAnswer{a, warnings})
+	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
+		made, err := s.CreateAgent(ctx, c.by, a)
+		return http.StatusCreated, agentAnswer{made, warnings}, err
+	}}, nil
 }
 
 // modelWarning says when nobody serves a model now, or when its first part names no provider, so that the whole string is

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -51,26 +52,26 @@ func listAssignments(c *call) error {
 	return c.reply(http.StatusOK, answer)
 }
 
-func assign(c *call) error {
+func assign(c *call) (creation, error) {
 	id, err := c.agentID()
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	var in assignmentInput
 	b, err := c.decode(&in, false)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	if blank(in.ToolName) && blank(in.ToolID) {
-		return b.hint(hob.Errorf(hob.Invalid, "tool_name is required").With("field", "tool_name"))
+		return creation{}, b.hint(hob.Errorf(hob.Invalid, "tool_name is required").With("field", "tool_name"))
 	}
 	if _, err := c.s.Store.Agent(c.Context(), c.by, id); err != nil {
-		return err
+		return creation{}, err
 	}
 	a := hob.Assignment{Agent: id, Workspace: c.by.Workspace, ConfigOverride: object(in.ConfigOverride)}
 	tool, err := c.chosen(in)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	a.ToolName, a.ToolType = tool.Name, builtinType
 	if tool.ID != "" {
@@ -82,15 +83,16 @@ func assign(c *call) error {
 	}
 	warnings, err := c.checkOverride(a, custom)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
-	if a, err = c.s.Store.Assign(c.Context(), c.by, a); err != nil {
-		return err
-	}
+	warnings = append(b.warnings, warnings...)
 	if in.ToolName != nil && *in.ToolName != tool.Name && *in.ToolName != "" {
 		warnings = append(warnings, "the tool's name is "+tool.Name)
 	}
-	return c.reply(http.StatusCreated, assignmentAnswer{a, append(b.warnings, warnings...)})
+	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
+		made, err := s.Assign(ctx, c.by, a)
+		return http.StatusCreated, assignmentAnswer{made, warnings}, err
+	}}, nil
 }
 
 // chosen finds the tool that a client means. Builtin ones have no id.

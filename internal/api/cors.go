@@ -5,8 +5,8 @@ import "net/http"
 // The answer to browsers of other origins.
 const (
 	corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Authorization, apikey, X-Requested-With, Idempotency-Key, Last-Event-ID"
-	corsExpose  = "X-Request-Id, Retry-After"
+	corsHeaders = "Content-Type, Authorization, apikey, X-Requested-With, " + idempotencyHeader + ", Last-Event-ID"
+	corsExpose  = "X-Request-Id, Retry-After, " + replayedHeader
 	corsMaxAge  = "600"
 )
 

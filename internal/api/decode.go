@@ -41,15 +41,25 @@ func (b body) null(field string) bool { return string(bytes.TrimSpace(b.fields[f
 // decode reads the body, which must be a JSON object, into the struct that into points to. Field names count exactly as
 // they are written. Unknown fields are ignored and named in warnings. An empty body is Invalid unless optional.
 func (c *call) decode(into any, optional bool) (body, error) {
-	limit := c.s.Limits.Body
-	if c.rt.bigBody {
-		limit = c.s.Limits.BigBody
-	}
-	raw, err := c.read(limit)
+	raw, err := c.content()
 	if err != nil {
 		return body{}, err
 	}
 	return decode(raw, into, c.rt.fields, optional)
+}
+
+// content is the body as it came. It is read once.
+func (c *call) content() ([]byte, error) {
+	if c.raw != nil {
+		return c.raw, nil
+	}
+	limit := c.s.Limits.Body
+	if c.rt.bigBody {
+		limit = c.s.Limits.BigBody
+	}
+	var err error
+	c.raw, err = c.read(limit)
+	return c.raw, err
 }
 
 // decode is the one decoder of bodies: whatever comes, it answers with a value or an Invalid error. known are the fields

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
@@ -49,25 +50,25 @@ type keyRevoked struct {
 	Deleted bool `json:"deleted"`
 }
 
-func createKey(c *call) error {
+func createKey(c *call) (creation, error) {
 	var in keyInput
 	b, err := c.decode(&in, false)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	k, err := c.newKey(in)
 	if err != nil {
 		if blank(in.Name) {
 			err = b.hint(err)
 		}
-		return err
+		return creation{}, err
 	}
 	secret, prefix, hash := NewSecret()
 	k.Prefix = prefix
-	if k, err = c.s.Store.CreateKey(c.Context(), c.by, k, hash); err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, keyCreated{k, secret, b.warnings})
+	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
+		made, err := s.CreateKey(ctx, c.by, k, hash)
+		return http.StatusCreated, keyCreated{made, secret, b.warnings}, err
+	}}, nil
 }
 
 // newKey checks what is asked for against what the maker has: a key never reaches further than its maker.

@@ -110,31 +110,33 @@ func (c *call) readProviderKey() (k hob.ProviderKey, reason verdict, b body, err
 	return k, reason, b, err
 }
 
-func putProviderKey(c *call) error {
+func putProviderKey(c *call) (creation, error) {
 	k, reason, b, err := c.readProviderKey()
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	if reason.refused {
-		return refusedKeys(map[string]string{k.Provider: reason.text})
+		return creation{}, refusedKeys(map[string]string{k.Provider: reason.text})
 	}
-	made, err := c.s.Store.PutProviderKeys(c.Context(), c.by, []hob.ProviderKey{k})
-	if err != nil {
-		return err
-	}
-	if len(made) != 1 {
-		return hob.Errorf(hob.Internal, "the store returned %d provider keys for one", len(made))
-	}
-	c.changed("provider keys were changed", k.Provider)
 	warnings := b.warnings
 	if reason.text != "" {
 		warnings = append(warnings, reason.text)
 	}
-	status := http.StatusCreated
-	if !made[0].UpdatedAt.Equal(made[0].CreatedAt.Time) {
-		status = http.StatusOK
+	put := func(ctx context.Context, s hob.Store) (int, any, error) {
+		made, err := s.PutProviderKeys(ctx, c.by, []hob.ProviderKey{k})
+		if err != nil {
+			return 0, nil, err
+		}
+		if len(made) != 1 {
+			return 0, nil, hob.Errorf(hob.Internal, "the store returned %d provider keys for one", len(made))
+		}
+		status := http.StatusCreated
+		if !made[0].UpdatedAt.Equal(made[0].CreatedAt.Time) {
+			status = http.StatusOK
+		}
+		return status, providerKeyAnswer{made[0], warnings}, nil
 	}
-	return c.reply(status, providerKeyAnswer{made[0], warnings})
+	return creation{make: put, made: func() { c.changed("provider keys were changed", k.Provider) }}, nil
 }
 
 // putProviderKeys sets the keys of several vendors, all or none. What is null, empty or a mask stays as it is. A name that

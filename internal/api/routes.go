@@ -11,11 +11,12 @@ import (
 type route struct {
 	method, path string
 	handle       func(*call) error
-	scope        hob.Scope // needed; "" = any caller with a key, what it sees decides the store
-	open         bool      // needs no key
-	local        bool      // needs none on this machine
-	bigBody      bool      // Limits.BigBody instead of Limits.Body
-	stream       bool      // answers with events
+	create       prepareFunc // in the place of handle, for what makes something
+	scope        hob.Scope   // needed; "" = any caller with a key, what it sees decides the store
+	open         bool        // needs no key
+	local        bool        // needs none on this machine
+	bigBody      bool        // Limits.BigBody instead of Limits.Body
+	stream       bool        // answers with events
 
 	tag, summary string
 	in           any   // the body's type, nil for none
@@ -51,13 +52,13 @@ func routes() []route {
 	const read, run, configure, admin = hob.ScopeRead, hob.ScopeRun, hob.ScopeConfigure, hob.ScopeAdmin
 	list := []route{
 		{method: get, path: "/api/agents", handle: listAgents, scope: read, tag: tagAgents, summary: "List agents", out: agentList{}, status: 200, query: agentListQuery()},
-		{method: post, path: "/api/agents", handle: createAgent, scope: configure, tag: tagAgents, summary: "Create an agent", in: agentInput{}, out: agentAnswer{}, status: 201},
+		{method: post, path: "/api/agents", create: createAgent, scope: configure, tag: tagAgents, summary: "Create an agent", in: agentInput{}, out: agentAnswer{}, status: 201},
 		{method: get, path: "/api/agents/{id}", handle: getAgent, scope: read, tag: tagAgents, summary: "Get an agent", out: agentAnswer{}, status: 200, errors: []int{404}},
 		{method: patch, path: "/api/agents/{id}", handle: updateAgent, scope: configure, tag: tagAgents, summary: "Change an agent; settings are replaced whole", in: agentInput{}, out: agentAnswer{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/agents/{id}", handle: deleteAgent, scope: configure, tag: tagAgents, summary: "Delete an agent and its tool assignments; its sessions stay", out: messageAnswer{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/agents/{id}/tools", handle: listAssignments, scope: read, tag: tagAgents, summary: "List an agent's tools", out: assignmentList{}, status: 200, errors: []int{404}},
-		{method: post, path: "/api/agents/{id}/tools", handle: assign, scope: configure, tag: tagAgents, summary: "Give an agent a tool", in: assignmentInput{}, out: assignmentAnswer{}, status: 201, errors: []int{404, 409}},
+		{method: post, path: "/api/agents/{id}/tools", create: assign, scope: configure, tag: tagAgents, summary: "Give an agent a tool", in: assignmentInput{}, out: assignmentAnswer{}, status: 201, errors: []int{404, 409}},
 		{method: patch, path: "/api/agents/{id}/tools/{assignment_id}", handle: updateAssignment, scope: configure, tag: tagAgents, summary: "Replace the configuration of an agent's tool", in: overrideInput{}, bodyless: true, out: assignmentAnswer{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/agents/{id}/tools/{assignment_id}", handle: unassign, scope: configure, tag: tagAgents, summary: "Take a tool from an agent", out: deletedAnswer{}, status: 200, errors: []int{404}},
 
@@ -70,7 +71,7 @@ func routes() []route {
 		{method: post, path: "/api/agents/runs/{run_id}/approve", handle: approve, scope: hob.ScopeApprove, tag: tagRuns, summary: "Decide what a run waits for; not available yet: no run waits", in: approveInput{}, out: approveAnswer{}, status: 200, errors: []int{404, 409}},
 
 		{method: get, path: "/api/agents/{id}/sessions", handle: listSessions, scope: read, tag: tagSessions, summary: "List an agent's sessions", out: sessionList{}, status: 200, errors: []int{404}, query: sessionListQuery()},
-		{method: post, path: "/api/agents/{id}/sessions", handle: createSession, scope: run, bigBody: true, tag: tagSessions, summary: "Create a session, seeded with earlier turns where given", in: sessionInput{}, bodyless: true, out: sessionCreated{}, status: 201, errors: []int{404, 413}},
+		{method: post, path: "/api/agents/{id}/sessions", create: createSession, scope: run, bigBody: true, tag: tagSessions, summary: "Create a session, seeded with earlier turns where given", in: sessionInput{}, bodyless: true, out: sessionCreated{}, status: 201, errors: []int{404, 413}},
 		{method: del, path: "/api/agents/{id}/sessions/{session_id}", handle: deleteAgentSession, scope: run, tag: tagSessions, summary: "Delete an agent's session with its runs", status: 204, errors: []int{404}},
 		{method: get, path: "/api/sessions/{session_id}", handle: getSession, scope: read, tag: tagSessions, summary: "Get a session", out: hob.Session{}, status: 200, errors: []int{404}},
 		{method: get, path: "/api/sessions/{session_id}/messages", handle: listMessages, scope: read, tag: tagSessions, summary: "List the messages of a session's completed runs", out: messageList{}, status: 200, errors: []int{404}, query: limitQuery("of runs, from the oldest; all where absent, at most 200 where given")},
@@ -79,13 +80,13 @@ func routes() []route {
 		{method: del, path: "/api/sessions/{session_id}", handle: deleteSession, scope: run, tag: tagSessions, summary: "Delete a session with its runs", out: sessionDeleted{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/tools", handle: listTools, scope: read, tag: tagTools, summary: "List tools, builtin ones first", out: toolList{}, status: 200},
-		{method: post, path: "/api/tools", handle: createTool, scope: configure, tag: tagTools, summary: "Create an HTTP tool", in: toolInput{}, out: toolAnswer{}, status: 201, errors: []int{409}},
+		{method: post, path: "/api/tools", create: createTool, scope: configure, tag: tagTools, summary: "Create an HTTP tool", in: toolInput{}, out: toolAnswer{}, status: 201, errors: []int{409}},
 		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool", out: toolAnswer{}, status: 200, errors: []int{404}},
 		{method: put, path: "/api/tools/{id}", handle: updateTool, scope: configure, tag: tagTools, summary: "Change a tool: what is given", in: toolInput{}, out: toolAnswer{}, status: 200, errors: []int{404, 409}},
 		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool and its assignments", out: deletedAnswer{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/keys", handle: listKeys, scope: hob.ScopeAdmin, tag: tagKeys, summary: "List API keys", out: keyList{}, status: 200},
-		{method: post, path: "/api/keys", handle: createKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Create an API key; its secret is shown this once", in: keyInput{}, out: keyCreated{}, status: 201},
+		{method: post, path: "/api/keys", create: createKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Create an API key; its secret is shown this once", in: keyInput{}, out: keyCreated{}, status: 201},
 		{method: get, path: "/api/keys/{key_id}", handle: getKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Get an API key", out: hob.Key{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/keys/{key_id}", handle: revokeKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Revoke an API key", out: keyRevoked{}, status: 200, errors: []int{404}},
 
@@ -98,7 +99,7 @@ func routes() []route {
 
 		{method: get, path: "/api/ai-provider-keys", handle: listProviderKeys, scope: admin, tag: tagModels, summary: "List the workspace's keys for model providers, masked", out: providerKeyList{}, status: 200},
 		{method: get, path: "/api/ai-provider-keys/platform_supported", handle: platformProviders, scope: admin, tag: tagModels, summary: "List the providers that the operator configured, which need no key of the workspace", out: providersAnswer{}, status: 200},
-		{method: post, path: "/api/ai-provider-keys", handle: putProviderKey, scope: admin, tag: tagModels, summary: "Set the key for a provider, or an endpoint that speaks OpenAI's API", in: providerKeyInput{}, out: providerKeyAnswer{}, status: 201, also: 200},
+		{method: post, path: "/api/ai-provider-keys", create: putProviderKey, scope: admin, tag: tagModels, summary: "Set the key for a provider, or an endpoint that speaks OpenAI's API", in: providerKeyInput{}, out: providerKeyAnswer{}, status: 201, also: 200},
 		{method: put, path: "/api/ai-provider-keys", handle: putProviderKeys, scope: admin, tag: tagModels, summary: "Set keys for several providers, all or none; null and empty ones stay as they are", in: providerKeysInput{}, out: providerKeyList{}, status: 200},
 		{method: del, path: "/api/ai-provider-keys/{provider}", handle: deleteProviderKey, scope: admin, tag: tagModels, summary: "Delete the key for a provider", status: 204, errors: []int{400, 404}},
 		{method: post, path: "/api/ai-provider-keys/validate", handle: validateProviderKey, scope: admin, tag: tagModels, summary: "Ask a provider whether it takes a key; nothing is stored", in: providerKeyInput{}, out: validAnswer{}, status: 200},
@@ -126,6 +127,7 @@ func routes() []route {
 		if list[i].in != nil {
 			list[i].fields = fieldsOf(reflect.TypeOf(list[i].in), nil)
 		}
+		list[i].complete()
 	}
 	return list
 }
@@ -160,5 +162,5 @@ func eventsQuery() []param {
 }
 
 func idempotencyParam() []param {
-	return []param{{"Idempotency-Key", "header", "the same key with the same body gives the same run, with another body 422"}}
+	return []param{{idempotencyHeader, "header", "the same key with the same body gives the same run, with the header " + replayedHeader + ": true, for 24 hours; with another body 422"}}
 }

@@ -2,14 +2,11 @@ package api
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"hob"
 	"hob/internal/engine"
@@ -17,11 +14,9 @@ import (
 
 // Bounds of a run's request.
 const (
-	maxText           = 1 << 20 // bytes of all text of a message, and of context_override
-	maxParts          = 64
-	maxImageURL       = 8 << 10 // bytes of an https address
-	maxIdempotencyKey = 255
-	keepIdempotency   = 24 * time.Hour
+	maxText     = 1 << 20 // bytes of all text of a message, and of context_override
+	maxParts    = 64
+	maxImageURL = 8 << 10 // bytes of an https address
 )
 
 // runInput is what a client sends to run an agent.
@@ -78,13 +73,14 @@ func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 	if start.Agent, err = c.agentID(); err != nil {
 		return engine.Started{}, nil, err
 	}
-	if start.Idempotency, err = c.idempotency(b.raw); err != nil {
+	if start.Idempotency, err = c.runKey(b.raw); err != nil {
 		return engine.Started{}, nil, err
 	}
 	started, err := c.s.Engine.Start(c.Context(), c.by, start)
 	if err != nil {
 		return started, nil, err
 	}
+	c.markReplayed(started.Replayed)
 	if started.Replayed { // the run's own warnings were told when it was made
 		return started, b.warnings, nil
 	}
@@ -265,36 +261,4 @@ func imageAddress(raw json.RawMessage) (address, wrong string) {
 		return "", "must have an https or data address"
 	}
 	return address, ""
-}
-
-// idempotency reads the Idempotency-Key. Its scope is the principal; the digest covers the route, the agent and the body
-// in canonical form, so that a client may encode the same request anew.
-func (c *call) idempotency(raw []byte) (*hob.Idempotency, error) {
-	values := c.Header.Values("Idempotency-Key")
-	if len(values) == 0 {
-		return nil, nil //nolint:nilnil // none given
-	}
-	key := strings.TrimSpace(values[0])
-	if len(values) > 1 || !visible(key) {
-		return nil, hob.Errorf(hob.Invalid, "Idempotency-Key must be one value of 1 to %d visible characters", maxIdempotencyKey).
-			WithCode("invalid_idempotency_key")
-	}
-	canonical, err := hob.Canonical(raw)
-	if err != nil {
-		return nil, err
-	}
-	h := sha256.New()
-	h.Write([]byte(c.rt.path + "\x00" + c.PathValue("id") + "\x00"))
-	h.Write(canonical)
-	scope := string(c.by.Workspace) + "/" + string(c.by.Kind) + "/" + c.by.ID
-	return &hob.Idempotency{Scope: scope, Key: key, Digest: hex.EncodeToString(h.Sum(nil)), Keep: keepIdempotency}, nil
-}
-
-func visible(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
-			return false
-		}
-	}
-	return key != "" && len(key) <= maxIdempotencyKey
 }

@@ -24,6 +24,7 @@ type call struct {
 	by   hob.Principal
 	cred credential
 	id   string // the request's id, for the log and the caller
+	raw  []byte // the body, once it was read
 }
 
 // answered remembers the status that was sent, for counting and for knowing whether an error can still be told.

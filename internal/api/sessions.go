@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -72,19 +73,19 @@ func listSessions(c *call) error {
 	return c.reply(http.StatusOK, sessionList{Sessions: filled(page.Items), Total: page.Total, Limit: f.Limit, Offset: f.Offset})
 }
 
-func createSession(c *call) error {
+func createSession(c *call) (creation, error) {
 	id, err := c.agentID()
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	var in sessionInput
 	b, err := c.decode(&in, true)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	seed, err := seedTurns(in.InitialMessages)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	s := hob.Session{
 		ID: hob.NewSessionID(), UUID: hob.NewUUID(), Workspace: c.by.Workspace, Agent: &id, Owner: c.by.Owner(),
@@ -93,11 +94,11 @@ func createSession(c *call) error {
 	service := c.by.Kind == hob.ServicePrincipal
 	switch {
 	case in.UserID != nil && !service:
-		return hob.Errorf(hob.Forbidden, "Service role required to set user_id").With("field", "user_id")
+		return creation{}, hob.Errorf(hob.Forbidden, "Service role required to set user_id").With("field", "user_id")
 	case in.UserID != nil && !hob.IsUUID(*in.UserID):
-		return hob.Errorf(hob.Invalid, "user_id must be a UUID").With("field", "user_id")
+		return creation{}, hob.Errorf(hob.Invalid, "user_id must be a UUID").With("field", "user_id")
 	case in.UserID == nil && service && len(seed) > 0:
-		return hob.Errorf(hob.Invalid, "user_id is required when a service key seeds messages").With("field", "user_id")
+		return creation{}, hob.Errorf(hob.Invalid, "user_id is required when a service key seeds messages").With("field", "user_id")
 	case in.UserID != nil:
 		s.UserID = in.UserID
 		s.Owner = hob.Principal{Kind: hob.UserPrincipal, ID: *in.UserID}.Owner()
@@ -105,12 +106,12 @@ func createSession(c *call) error {
 		s.UserID = &c.by.ID
 	}
 	if _, err := c.s.Store.Agent(c.Context(), c.by, id); err != nil {
-		return err
+		return creation{}, err
 	}
-	if s, err = c.s.Store.CreateSession(c.Context(), c.by, s, seed); err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, sessionCreated{s.ID, b.warnings})
+	return creation{make: func(ctx context.Context, store hob.Store) (int, any, error) {
+		made, err := store.CreateSession(ctx, c.by, s, seed)
+		return http.StatusCreated, sessionCreated{made.ID, b.warnings}, err
+	}}, nil
 }
 
 // seedTurns reads messages to begin a session with: whole exchanges, user first. Errors name the message.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -105,17 +106,17 @@ func getTool(c *call) error {
 	return c.reply(http.StatusOK, asAnswer(t, nil))
 }
 
-func createTool(c *call) error {
+func createTool(c *call) (creation, error) {
 	var in toolInput
 	b, err := c.decode(&in, false)
 	if err != nil {
-		return err
+		return creation{}, err
 	}
 	if blank(in.Name) || blank(in.Description) || blank(in.Type) || string(object(in.InputSchema)) == "{}" && !given(b, "input_schema") {
-		return b.hint(hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required"))
+		return creation{}, b.hint(hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required"))
 	}
 	if err := c.checkTool(in); err != nil {
-		return err
+		return creation{}, err
 	}
 	t := hob.Tool{
 		Workspace: c.by.Workspace, Name: *in.Name, Description: *in.Description, Type: hob.HTTPTool,
@@ -123,15 +124,16 @@ func createTool(c *call) error {
 	}
 	t.Config = in.config(hob.ToolConfig{})
 	if err := c.checkConfig(t.Config); err != nil {
-		return err
+		return creation{}, err
 	}
 	if err := c.checkWhole(t); err != nil {
-		return err
+		return creation{}, err
 	}
-	if t, err = c.s.Store.CreateTool(c.Context(), c.by, t); err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, asAnswer(t, append(b.warnings, configWarnings(b)...)))
+	warnings := append(b.warnings, configWarnings(b)...)
+	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
+		made, err := s.CreateTool(ctx, c.by, t)
+		return http.StatusCreated, asAnswer(made, warnings), err
+	}}, nil
 }
 
 func blank(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
