@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // How many columns the rows have.
@@ -91,6 +92,9 @@ func moveText(to move, all []hob.Status) string {
 		}
 		set += ", status = '" + string(next) + "'"
 		where += " AND status IN (" + strings.Join(from, ", ") + ")"
+	}
+	if seeded.Bug("skip_fence") {
+		where = strings.NewReplacer("epoch = ?", "(epoch = ? OR 1 = 1)", "last_seq = ?", "(last_seq = ? OR 1 = 1)").Replace(where)
 	}
 	return "UPDATE runs SET " + set + " WHERE " + where
 }
@@ -205,6 +209,11 @@ func commitMessages(c hob.RunCommit) (args []any, err error) {
 }
 
 func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, messages []any, now int64) error {
+	if seeded.Bug("skip_fence") {
+		if err := overwrite(ctx, t, c, m.n); err != nil {
+			return err
+		}
+	}
 	if err := s.texts.events.insert(ctx, t, eventArgs(m.n, c.Events)); err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}

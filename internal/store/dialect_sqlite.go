@@ -14,6 +14,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"hob/internal/seeded"
 )
 
 // Settings of a SQLite database.
@@ -67,8 +69,12 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 	if err := privateFile(path); err != nil {
 		return nil, err
 	}
+	durable := "synchronous(full)"
+	if seeded.Bug("no_sync") {
+		durable = "synchronous(off)"
+	}
 	writers, err := sql.Open("sqlite", sqliteDSN(path, "rwc", sqliteWriterCache,
-		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)",
+		"journal_mode(wal)", durable, "foreign_keys(1)",
 		fmt.Sprintf("wal_autocheckpoint(%d)", sqliteCheckpoint), fmt.Sprintf("journal_size_limit(%d)", sqliteJournalSize)))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // Load reads a run for driving it on. It asks for no principal: whoever holds the lease may.
@@ -82,6 +83,7 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 	}
 	var list []hob.Claimed
 	now := s.now()
+	all = all || seeded.Bug("steal_lease")
 	err := s.write(ctx, "claim runs", func(ctx context.Context, t *tx) (err error) {
 		list, err = many(ctx, t, func(r row) (c hob.Claimed, err error) { err = r.Scan(&c.Run, &c.Epoch); return c, err },
 			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1,
@@ -91,6 +93,9 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 				AND (status = 'queued' OR status = 'running' AND (? = 1 OR lease_until < {now})) ORDER BY n LIMIT ? {skip})
 			RETURNING id, epoch`, owner, lease.Microseconds(), now, flag(all), int64(limit))
 		t.wrote = t.wrote || len(list) > 0
+		if seeded.Bug("attempts_forever") {
+			_, err = t.exec(ctx, `UPDATE runs SET stalls = 0 WHERE lease_owner = ?`, owner)
+		}
 		return err
 	})
 	if err != nil {
@@ -168,7 +173,7 @@ func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, 
 	}
 	var x storedRun
 	err := s.write(ctx, "cancel a run", func(ctx context.Context, t *tx) (err error) {
-		if x, err = readRun(ctx, t, by, hob.ScopeRun, id); err != nil || x.Status.Final() {
+		if x, err = readRun(ctx, t, by, hob.ScopeRun, id); err != nil || x.Status.Final() || seeded.Bug("cancel_lost") {
 			return err
 		}
 		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE n = ? AND completed_at = 0 AND cancel_code = ''`, code, x.n)

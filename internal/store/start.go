@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // firstMessageChars is how much of a session's first message its row shows.
@@ -28,6 +29,9 @@ func (s *DB) prepareStart(n hob.NewRun) (start, error) {
 	n.Run.Agent = hob.AgentID(id)
 	r := n.Run
 	x := start{NewRun: n, now: s.now(), uuid: hob.NewUUID()}
+	if seeded.Bug("drop_dedupe") {
+		x.Idempotency = nil
+	}
 	if !ok || r.Workspace != r.Principal.Workspace {
 		return x, hob.Absent(hob.AgentObject)
 	}
@@ -243,6 +247,9 @@ func (s *DB) insertRun(ctx context.Context, t *tx, x start, e entered) (hob.Run,
 	args, err := messageArgs(nil, n, 0, x.Message)
 	if err != nil {
 		return r, place{}, err
+	}
+	if seeded.Bug("message_dropped") {
+		args = nil
 	}
 	if err := s.texts.messages.insert(ctx, t, args); err != nil {
 		return r, place{}, fmt.Errorf("insert a run's message: %w", err)
