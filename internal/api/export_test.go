@@ -12,13 +12,15 @@ type Route struct {
 	Method, Path string
 	Scope        hob.Scope
 	Open, Local  bool
+	Status       int
+	Creates      bool
 }
 
 // Routes lists the table of routes.
 func Routes() []Route {
 	var list []Route
 	for _, r := range routes() {
-		list = append(list, Route{r.method, r.path, r.scope, r.open, r.local})
+		list = append(list, Route{r.method, r.path, r.scope, r.open, r.local, r.status, r.create != nil})
 	}
 	return list
 }

@@ -119,8 +119,9 @@ func TestIdempotency_TheSameKeyIsTheSameRun(t *testing.T) {
 	first := as[ran](t, w.do(run), 200)
 	again := run
 	again.body = `{ "max_steps": 3, "message": "hi" }` // the same, written anew
-	if got := as[ran](t, w.do(again), 200); got.RunID != first.RunID || got.Status != hob.Completed {
-		t.Errorf("the second answer is %+v, the first was %+v", got, first)
+	second := w.do(again)
+	if got := as[ran](t, second, 200); got.RunID != first.RunID || got.Status != hob.Completed || second.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the second answer is %+v %v, the first was %+v", got, second.header, first)
 	}
 	other := run
 	other.body = `{"message":"bye"}`
@@ -133,7 +134,7 @@ func TestIdempotency_TheSameKeyIsTheSameRun(t *testing.T) {
 	wantFault(t, w.do(agent2), 422, "")
 	someone := run
 	someone.key = user(t, "u1")
-	if got := as[ran](t, w.do(someone), 200); got.RunID == first.RunID {
+	if r := w.do(someone); as[ran](t, r, 200).RunID == first.RunID || r.header.Get("Idempotency-Replayed") != "" {
 		t.Error("another principal's key finds the run")
 	}
 	for _, bad := range []string{"a b", strings.Repeat("x", 256), "ü"} {

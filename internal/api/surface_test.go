@@ -36,6 +36,11 @@ func TestCORS_OnlyListedOriginsAndNoKeyForPreflight(t *testing.T) {
 			t.Errorf("the method %s is not allowed", name)
 		}
 	}
+	for _, name := range []string{"X-Request-Id", "Retry-After", "Idempotency-Replayed"} {
+		if !strings.Contains(r.header.Get("Access-Control-Expose-Headers"), name) {
+			t.Errorf("the header %s cannot be read", name)
+		}
+	}
 	for _, key := range []string{w.service, ""} { // errors can be read too
 		r := ask1("GET", origin, key)
 		if r.header.Get("Access-Control-Allow-Origin") != origin || r.header.Get("Vary") != "Origin" || r.header.Get("Access-Control-Allow-Credentials") != "" {
