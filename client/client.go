@@ -75,6 +75,17 @@ type request struct {
 	again        bool // may be repeated when the server is busy
 }
 
+const idempotencyHeader = "Idempotency-Key"
+
+// idempotent is the header that makes a request one that may be repeated; none for "".
+func idempotent(key string) http.Header {
+	h := http.Header{}
+	if key != "" {
+		h.Set(idempotencyHeader, key)
+	}
+	return h
+}
+
 // path joins the elements of a path, each escaped.
 func path(elements ...string) string {
 	var b strings.Builder
@@ -88,7 +99,7 @@ func path(elements ...string) string {
 // call sends a request and decodes its JSON answer into out, which may be nil. Requests without effect, and those with
 // an idempotency key, are repeated when the server says that it is busy, as long as ctx lasts.
 func (c *Client) call(ctx context.Context, r request, out any) error {
-	r.again = r.again || r.method == http.MethodGet || r.header.Get("Idempotency-Key") != ""
+	r.again = r.again || r.method == http.MethodGet || r.header.Get(idempotencyHeader) != ""
 	for try := 0; ; try++ {
 		err := c.once(ctx, r, out)
 		var e *hob.Error

@@ -73,6 +73,8 @@ type AgentInput struct {
 	Model        *string         `json:"model,omitempty"`
 	SystemPrompt *string         `json:"system_prompt,omitempty"`
 	Settings     json.RawMessage `json:"settings,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer; it counts for CreateAgent alone.
+	IdempotencyKey string `json:"-"`
 }
 
 // Agent is an agent with the server's warnings about the request.
@@ -108,7 +110,7 @@ func (c *Client) Agents(ctx context.Context, q AgentQuery) (AgentList, error) {
 // CreateAgent makes an agent.
 func (c *Client) CreateAgent(ctx context.Context, in AgentInput) (Agent, error) {
 	var a Agent
-	return a, c.call(ctx, request{method: http.MethodPost, path: "/api/agents", body: in}, &a)
+	return a, c.call(ctx, request{method: http.MethodPost, path: "/api/agents", header: idempotent(in.IdempotencyKey), body: in}, &a)
 }
 
 // Agent reads an agent.
@@ -134,6 +136,8 @@ type AssignmentInput struct {
 	ToolName       string          `json:"tool_name,omitempty"`
 	ToolID         *hob.ToolID     `json:"tool_id,omitempty"`
 	ConfigOverride json.RawMessage `json:"config_override,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer.
+	IdempotencyKey string `json:"-"`
 }
 
 // Assignment is an agent's tool with the server's warnings.
@@ -154,7 +158,7 @@ func (c *Client) Assignments(ctx context.Context, agent hob.AgentID) ([]hob.Assi
 // Assign gives an agent a tool.
 func (c *Client) Assign(ctx context.Context, agent hob.AgentID, in AssignmentInput) (Assignment, error) {
 	var a Assignment
-	return a, c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", string(agent), "tools"), body: in}, &a)
+	return a, c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", string(agent), "tools"), header: idempotent(in.IdempotencyKey), body: in}, &a)
 }
 
 // UpdateAssignment replaces the config_override of an agent's tool.
@@ -177,6 +181,8 @@ type ToolInput struct {
 	InputSchema json.RawMessage  `json:"input_schema,omitempty"`
 	Config      *ToolConfigInput `json:"config,omitempty"`
 	IsActive    *bool            `json:"is_active,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer; it counts for CreateTool alone.
+	IdempotencyKey string `json:"-"`
 }
 
 // ToolConfigInput is how an HTTP tool is reached. Its header values are sent as they are, unlike those of
@@ -207,7 +213,7 @@ func (c *Client) Tools(ctx context.Context) ([]hob.Tool, error) {
 // CreateTool makes an HTTP tool.
 func (c *Client) CreateTool(ctx context.Context, in ToolInput) (Tool, error) {
 	var t Tool
-	return t, c.call(ctx, request{method: http.MethodPost, path: "/api/tools", body: in}, &t)
+	return t, c.call(ctx, request{method: http.MethodPost, path: "/api/tools", header: idempotent(in.IdempotencyKey), body: in}, &t)
 }
 
 // Tool reads a custom tool.
@@ -234,6 +240,8 @@ type KeyInput struct {
 	Agent     hob.AgentID `json:"agent_id,omitempty"`
 	Service   bool        `json:"service,omitempty"`
 	ExpiresAt *time.Time  `json:"expires_at,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer.
+	IdempotencyKey string `json:"-"`
 }
 
 // NewKey is a key that was just made, with its secret.
@@ -254,7 +262,7 @@ func (c *Client) Keys(ctx context.Context) ([]hob.Key, error) {
 // CreateKey makes a key. Its secret is told this once.
 func (c *Client) CreateKey(ctx context.Context, in KeyInput) (NewKey, error) {
 	var k NewKey
-	return k, c.call(ctx, request{method: http.MethodPost, path: "/api/keys", body: in}, &k)
+	return k, c.call(ctx, request{method: http.MethodPost, path: "/api/keys", header: idempotent(in.IdempotencyKey), body: in}, &k)
 }
 
 // Key reads a key.

@@ -42,18 +42,10 @@ func (r RunRequest) MarshalJSON() ([]byte, error) {
 	}{message, r.SessionID, r.ContextOverride, r.ReasoningRequested, r.CitationsEnabled, r.Tools, r.Tuning})
 }
 
-func (r RunRequest) header() http.Header {
-	h := http.Header{}
-	if r.IdempotencyKey != "" {
-		h.Set("Idempotency-Key", r.IdempotencyKey)
-	}
-	return h
-}
-
 // Run runs an agent and waits for its answer.
 func (c *Client) Run(ctx context.Context, agent hob.AgentID, in RunRequest) (hob.RunResult, error) {
 	var r hob.RunResult
-	req := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run"), header: in.header(), body: in}
+	req := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run"), header: idempotent(in.IdempotencyKey), body: in}
 	return r, c.call(ctx, req, &r)
 }
 

@@ -56,6 +56,8 @@ type SeedMessage struct {
 type SessionInput struct {
 	InitialMessages []SeedMessage `json:"initial_messages,omitempty"`
 	UserID          string        `json:"user_id,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer.
+	IdempotencyKey string `json:"-"`
 }
 
 // CreateSession makes a session with an agent.
@@ -63,7 +65,7 @@ func (c *Client) CreateSession(ctx context.Context, agent hob.AgentID, in Sessio
 	var made struct {
 		ID hob.SessionID `json:"session_id"`
 	}
-	err := c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", string(agent), "sessions"), body: in}, &made)
+	err := c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", string(agent), "sessions"), header: idempotent(in.IdempotencyKey), body: in}, &made)
 	return made.ID, err
 }
 

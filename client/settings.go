@@ -71,6 +71,8 @@ type ProviderKeyInput struct {
 	Provider string `json:"provider"`
 	APIKey   string `json:"api_key,omitempty"`
 	BaseURL  string `json:"base_url,omitempty"`
+	// IdempotencyKey makes a repeated request get the first one's answer; it counts for PutProviderKey alone.
+	IdempotencyKey string `json:"-"`
 }
 
 // ProviderKey is a key with the server's warnings.
@@ -99,7 +101,7 @@ func (c *Client) PlatformProviders(ctx context.Context) ([]string, error) {
 // could not be asked about is kept with a warning.
 func (c *Client) PutProviderKey(ctx context.Context, in ProviderKeyInput) (ProviderKey, error) {
 	var k ProviderKey
-	err := c.call(ctx, request{method: http.MethodPost, path: "/api/ai-provider-keys", body: in}, &k)
+	err := c.call(ctx, request{method: http.MethodPost, path: "/api/ai-provider-keys", header: idempotent(in.IdempotencyKey), body: in}, &k)
 	return k, err
 }
 

@@ -31,7 +31,7 @@ var (
 // cancels the run after its grace period unless on_disconnect says otherwise. An error is the last element.
 func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest) iter.Seq2[hob.Event, error] {
 	return func(yield func(hob.Event, error) bool) {
-		r := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run", "stream"), header: in.header(), body: in}
+		r := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run", "stream"), header: idempotent(in.IdempotencyKey), body: in}
 		f := follower{yield: yield}
 		err := c.stream(ctx, r, &f)
 		if f.over {
