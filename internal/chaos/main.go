@@ -1,4 +1,176 @@
-// Command chaos kills, stops and cuts off the real program, and checks that nothing is lost. It is not part of the program.
+//go:build linux
+
+// Command chaos kills, stops and cuts off the real program while clients use it, and checks from outside that Hob keeps
+// its promises: no accepted message is lost, no effect happens twice in silence, no reader misses an event. `make chaos`
+// runs it briefly, `make chaos-long` for as long as it takes to be sure. docs/durability.md tells what each line means.
+//
+// All that is known of the truth lies outside of Hob, in this process: what clients were told, what the model was asked,
+// and what the tools did. The program under test is built from this module, or named by -hob.
+//
+// It prints one line per promise. The exit code is 0 when all were kept, 1 when one was broken or a part tested nothing,
+// 2 when a part could not run or the command line is wrong. It needs Linux and the Go tool, and strace for some parts. It
+// is not for measuring: package bench is.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitViolated = 1
+	exitFault    = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// part is one way of doing harm, with the promises that are checked behind it.
+type part struct {
+	name  string
+	about string
+	run   func(ctx context.Context, h *harness) ([]verdict, error)
+}
+
+// parts are all there are, in the order in which they run.
+func parts() []part { return append(sqliteParts(), postgresParts()...) }
+
+func sqliteParts() []part {
+	return []part{
+		{"kill", "kill -9 in the midst of everything, on SQLite", killed},
+	}
+}
+
+// options is the command line.
+type options struct {
+	long, keep bool
+	only       []string
+	seed       uint64
+	hob        string
+}
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	o := options{seed: uint64(time.Now().UnixNano()) % 1_000_000} //nolint:forbidigo // any number will do
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.BoolVar(&o.long, "long", false, "as much as it takes to be sure, instead of a few minutes")
+	flags.BoolVar(&o.keep, "keep", false, "keep the folder with data and logs, and say where it is; a violation keeps it always")
+	flags.Uint64Var(&o.seed, "seed", o.seed, "what chance is drawn from; the same seed does the same, as far as the machine allows")
+	flags.StringVar(&o.hob, "hob", "", "the program to test; empty: built from this module")
+	flags.Func("only", "run only these parts: a list such as kill,stop", func(list string) error {
+		for name := range strings.SplitSeq(list, ",") {
+			if !slices.ContainsFunc(parts(), func(p part) bool { return p.name == name }) {
+				return fmt.Errorf("there is no part %q; they are %s", name, strings.Join(partNames(), ", "))
+			}
+			o.only = append(o.only, name)
+		}
+		return nil
+	})
+	flags.Usage = func() {
+		fmt.Fprintln(out, "usage: chaos [-long] [-keep] [-seed N] [-hob path] [-only part,…]")
+		flags.PrintDefaults()
+		for _, p := range parts() {
+			fmt.Fprintf(out, "  part %-10s %s\n", p.name, p.about)
+		}
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		err := fmt.Errorf("unexpected word %q", flags.Arg(0))
+		fmt.Fprintln(out, err)
+		return o, err
+	}
+	return o, nil
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range parts() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// run is the whole command.
+func run(args []string, out, progress io.Writer) int {
+	o, err := parseOptions(args, progress)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		return exitFault
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	h, err := newHarness(ctx, o, progress)
+	if err != nil {
+		fmt.Fprintln(progress, "chaos:", err)
+		return exitFault
+	}
+	code := h.all(ctx, out)
+	h.close(code != exitOK)
+	return code
+}
+
+// all runs the parts, each whatever became of the others, and prints what became of the promises.
+func (h *harness) all(ctx context.Context, out io.Writer) int {
+	began := time.Now()
+	fmt.Fprintf(out, "chaos: seed %d, %s\n", h.options.seed, map[bool]string{false: "quick", true: "long"}[h.options.long])
+	promises, broken, faults := 0, 0, 0
+	for _, p := range parts() {
+		if len(h.options.only) > 0 && !slices.Contains(h.options.only, p.name) {
+			continue
+		}
+		at := time.Now()
+		fmt.Fprintf(h.progress, "%s: %s …\n", p.name, p.about)
+		verdicts, err := p.run(ctx, h)
+		for _, v := range verdicts {
+			fmt.Fprintln(out, v.line(p.name))
+			for i, detail := range v.violations {
+				if i == mostDetails {
+					fmt.Fprintf(h.progress, "    … and %d more\n", len(v.violations)-i)
+					break
+				}
+				fmt.Fprintf(h.progress, "    %s\n", detail)
+			}
+			if !v.figure {
+				promises++
+			}
+			if v.broken() {
+				broken++
+			}
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			faults++
+			fmt.Fprintf(out, "%-9s could not be run: %v\n", p.name, err)
+		}
+		fmt.Fprintf(h.progress, "%s: %s\n", p.name, time.Since(at).Round(100*time.Millisecond))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	fmt.Fprintf(out, "chaos: %d promises, %d violated, %d parts not run, %s, seed %d\n",
+		promises, broken, faults, time.Since(began).Round(time.Second), h.options.seed)
+	switch {
+	case broken > 0:
+		return exitViolated
+	case faults > 0 || promises == 0:
+		return exitFault
+	}
+	return exitOK
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// harness is what all parts share.
+type harness struct {
+	options  options
+	progress io.Writer
+	folder   string // data and logs
+	hob      string // the program under test
+	starts   chan func()
+}
+
+// newHarness makes the folder and builds the program.
+func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
+	folder, err := os.MkdirTemp("", "hob-chaos-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	h := &harness{options: o, progress: progress, folder: folder, hob: o.hob, starts: make(chan func())}
+	go func() {
+		runtime.LockOSThread() // children are tied to the thread that starts them, see server.start
+		for start := range h.starts {
+			start()
+		}
+	}()
+	if h.hob == "" {
+		h.hob = filepath.Join(folder, "hob")
+		if err := build(ctx, h.hob, ""); err != nil {
+			return nil, err
+		}
+	}
+	if h.hob, err = filepath.Abs(h.hob); err != nil {
+		return nil, fmt.Errorf("find the program: %w", err)
+	}
+	return h, nil
+}
+
+// close removes the folder, unless it is to be kept.
+func (h *harness) close(keep bool) {
+	close(h.starts)
+	if keep || h.options.keep {
+		fmt.Fprintln(h.progress, "data and logs are kept in", h.folder)
+		return
+	}
+	if err := os.RemoveAll(h.folder); err != nil {
+		fmt.Fprintln(h.progress, "chaos:", err)
+	}
+}
+
+// amount is how much a part does: quick or long.
+func amount[T any](h *harness, quick, long T) T {
+	if h.options.long {
+		return long
+	}
+	return quick
+}
+
+// chance is a source of random numbers of its own for whoever has the name. The same seed and name give the same numbers.
+func (h *harness) chance(name string) *rand.Rand { return chance(h.options.seed, name) }
+
+func chance(seed uint64, name string) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, hash(name))) //nolint:gosec // it has to be repeatable
+}
+
+// hash is FNV-1a.
+func hash(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}
+
+// build builds the program; tags are build tags, "" for none.
+func build(ctx context.Context, path, tags string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-o", path, "hob/cmd/hob")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build hob: %w\n%s", err, strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// freeAddr finds a loopback port that nobody listens on.
+func freeAddr(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return "", fmt.Errorf("free a port again: %w", err)
+	}
+	return addr, nil
+}
