@@ -22,9 +22,19 @@ type dialect struct {
 	// goroutine per statement, which is more than a look-up itself.
 	whole bool
 
+	strict bool // texts with NUL or of invalid UTF-8 are refused
+
 	conflict func(error) bool // a unique value is there already
 	again    func(error) bool // the transaction certainly did not happen and may work when tried again
 	lock     []string         // what a migration begins with, so that it is alone
+
+	snapshot string // begins a transaction that reads one moment
+	begin    string // begins one that loads a dump
+	migrated string // counts the table of migrations: 0 or 1
+	columns  string // names and types of a table's columns, in order; none where it is not there
+	// exclusive locks tables against everybody, where the transaction does not by itself.
+	exclusive string
+	numbers   string // the sequence behind a table's column n; empty where the database needs none
 
 	texts sync.Map // statement → its text in this dialect
 }

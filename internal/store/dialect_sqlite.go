@@ -40,7 +40,11 @@ func sqliteDialect() *dialect {
 			code := sqliteCode(err)
 			return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 		},
-		again: func(error) bool { return false },
+		again:    func(error) bool { return false },
+		snapshot: "BEGIN",
+		begin:    "BEGIN IMMEDIATE",
+		migrated: `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'`,
+		columns:  `SELECT name, type FROM pragma_table_info(?) ORDER BY cid`,
 	}
 }
 

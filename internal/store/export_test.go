@@ -24,3 +24,12 @@ func (s *DB) Plan(ctx context.Context, statement string) ([]string, error) {
 		return detail, err
 	}, "EXPLAIN QUERY PLAN "+statement, make([]any, strings.Count(statement, "?"))...)
 }
+
+// DumpTables are the names of the tables that a dump holds.
+func DumpTables() []string {
+	var names []string
+	for _, t := range dumpTables() {
+		names = append(names, t.name)
+	}
+	return names
+}

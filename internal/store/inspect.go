@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,14 +45,10 @@ func Inspect(ctx context.Context, c Config) (Facts, error) {
 		return Facts{}, err
 	}
 	f := Facts{Known: len(known)}
-	if strings.HasPrefix(c.DSN, "postgres://") || strings.HasPrefix(c.DSN, "postgresql://") {
+	if c.postgres() {
 		err = f.postgres(ctx, c.DSN)
 	} else {
-		path := c.DSN
-		if path == "" {
-			path = filepath.Join(c.Dir, FileName)
-		}
-		err = f.sqlite(ctx, path)
+		err = f.sqlite(ctx, c.path())
 	}
 	if err != nil {
 		return Facts{}, fmt.Errorf("look at the store: %w", err)

@@ -70,26 +70,34 @@ func (s *DB) migrate(ctx context.Context) error {
 		if at > int64(len(known)) {
 			return fmt.Errorf("the database has schema version %d, but this Hob knows only up to %d: start the newer Hob, or restore a backup", at, len(known))
 		}
-		return s.apply(ctx, t, known, int(at))
+		return s.d.apply(ctx, t, known, int(at), s.now())
 	})
 }
 
-// apply runs the steps after the first done ones.
-func (s *DB) apply(ctx context.Context, t *tx, known []migration, done int) error {
+// apply runs the steps after the first done ones, and makes sure of the workspace that every database has.
+func (d *dialect) apply(ctx context.Context, t *tx, known []migration, done int, now int64) error {
+	if err := d.steps(ctx, t, known, done, now); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `INSERT INTO workspaces (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		string(hob.DefaultWorkspace), "Default", now)
+	return hob.Wrap("make the default workspace", err)
+}
+
+// steps runs the steps after the first done ones.
+func (d *dialect) steps(ctx context.Context, t *tx, known []migration, done int, now int64) error {
 	for i, m := range known[done:] {
 		for _, stmt := range m.statements() {
-			if err := t.define(ctx, s.d.types.Replace(stmt)); err != nil {
+			if err := t.define(ctx, d.types.Replace(stmt)); err != nil {
 				return fmt.Errorf("migration %s: %w", m.name, err)
 			}
 		}
 		if _, err := t.exec(ctx, `INSERT INTO schema_migrations (version, name, applied_at) VALUES (?, ?, ?)`,
-			done+i+1, m.name, s.now()); err != nil {
+			done+i+1, m.name, now); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
 	}
-	_, err := t.exec(ctx, `INSERT INTO workspaces (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		string(hob.DefaultWorkspace), "Default", s.now())
-	return hob.Wrap("make the default workspace", err)
+	return nil
 }
 
 // checkSeal compares the seal key with the one the database was filled under.

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -76,25 +75,21 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	var err error
 	switch {
-	case strings.HasPrefix(c.DSN, "postgres://"), strings.HasPrefix(c.DSN, "postgresql://"):
+	case c.postgres():
 		s.d = postgresDialect()
 		s.e, err = openPostgres(ctx, s.d, c.DSN, c.MaxConns, s.clock)
 	case strings.Contains(c.DSN, "://"):
 		return nil, errors.New("open the store: the database must be a postgres:// address or the path of a SQLite file")
 	default:
-		path := c.DSN
-		if path == "" {
-			path = filepath.Join(c.Dir, FileName)
-		}
 		s.d = sqliteDialect()
 		s.configured.on = true // the folder's lock lets one process in
-		s.e, err = openSQLite(ctx, s.d, path)
+		s.e, err = openSQLite(ctx, s.d, c.path())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	if err = s.migrate(ctx); err == nil {
-		err = s.checkSeal(ctx)
+		err = errors.Join(s.checkSeal(ctx), s.checkMoved(ctx))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store: %w", err), s.Close())
