@@ -307,7 +307,7 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 	stopped := make(chan error, 1)
 	closing, closeNow := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeNow()
-	go func() { stopped <- s.http.Shutdown(closing) }()
+	go func() { stopped <- api.Shutdown(closing, s.http) }()
 
 	switch err := s.engine.Drain(drain); {
 	case errors.Is(err, errSecondSignal):
@@ -324,10 +324,10 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 		}
 	case <-ctx.Done():
 		closeNow()
-		return s.http.Close()
+		return api.Close(s.http)
 	case <-time.After(closeTime):
 		closeNow()
-		return s.http.Close()
+		return api.Close(s.http)
 	}
 	s.log.Info("stopped")
 	return nil

@@ -32,6 +32,7 @@ type Limits struct {
 	// WriteTime is how long a reader may leave one piece of an answer unread before its connection is cut.
 	WriteTime time.Duration
 	KeepAlive time.Duration // silence on a stream before a comment is sent
+	TakeOver  time.Duration // a stream that lasts longer is kept in a way that needs little memory
 	Recheck   time.Duration // how long a key's state is believed, also under an open stream
 }
 
@@ -46,7 +47,8 @@ func DefaultLimits() Limits {
 	return Limits{
 		Body: 1 << 20, BigBody: 8 << 20, Streams: 10_000, PerKey: 50,
 		Rate: Rate{50, 100}, Service: Rate{1000, 2000}, BadKeys: Rate{20, 200},
-		BodyTime: 30 * time.Second, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second, Recheck: 2 * time.Second,
+		BodyTime: 30 * time.Second, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second,
+		TakeOver: 100 * time.Millisecond, Recheck: 2 * time.Second,
 	}
 }
 
@@ -63,6 +65,7 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.BodyTime, d.BodyTime)
 	fill(&l.WriteTime, d.WriteTime)
 	fill(&l.KeepAlive, d.KeepAlive)
+	fill(&l.TakeOver, d.TakeOver)
 	fill(&l.Recheck, d.Recheck)
 	return l
 }
@@ -130,11 +133,12 @@ type server struct {
 	auth     *authenticator
 	limits   *limiter
 	streams  *streams
+	lines    lines
 	metrics  metrics
 	builtins map[string]hob.Tool
 	openapi  func() ([]byte, error)
 	index    func() (*template.Template, error)
-	pieces   sync.Pool // of *[]byte
+	pieces   sync.Pool // of *piece
 }
 
 // runsPrefix is where runs are found; "runs" is no agent's id.

@@ -128,10 +128,18 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetWriteBuffer passes on to a TCP connection; see sendBuffer.
-func (c *conn) SetWriteBuffer(bytes int) error {
-	if t, ok := c.Conn.(*net.TCPConn); ok {
-		return t.SetWriteBuffer(bytes)
+// tcpOf is the TCP connection beneath a connection, nil where it is of another kind.
+func tcpOf(c net.Conn) *net.TCPConn {
+	for {
+		switch v := c.(type) {
+		case *net.TCPConn:
+			return v
+		case *conn:
+			c = v.Conn
+		case *begun:
+			c = v.Conn
+		default:
+			return nil
+		}
 	}
-	return nil
 }

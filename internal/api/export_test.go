@@ -49,11 +49,8 @@ func PanicOn(h http.Handler, path string) http.Handler {
 	return s
 }
 
-// AppendFrame encodes one frame.
-func AppendFrame(b []byte, e *hob.Event, numbered bool) []byte { return appendFrame(b, e, numbered) }
-
 // Sender makes a function that sends a batch of events to w, as a stream does.
 func Sender(h http.Handler, w http.ResponseWriter) func(batch []hob.Event) error {
-	c := &call{w: w, rc: http.NewResponseController(w), s: h.(*server)} //nolint:forcetypeassert // New makes no other
-	return func(batch []hob.Event) error { return c.send(batch, false) }
+	t := &stream{w: w, rc: http.NewResponseController(w), s: h.(*server)} //nolint:forcetypeassert // New makes no other
+	return t.send
 }

@@ -30,6 +30,29 @@ func Server(addr string, handler http.Handler) *http.Server {
 	}
 }
 
+// Shutdown is http.Server.Shutdown for a Server: it waits for the streams, too, which that does not know of. They end with
+// their runs, or when the engine hands those over.
+func Shutdown(ctx context.Context, s *http.Server) error {
+	h, ok := s.Handler.(*server)
+	if ok {
+		h.lines.stop()
+	}
+	if err := s.Shutdown(ctx); err != nil || !ok {
+		return err
+	}
+	return h.lines.wait(ctx)
+}
+
+// Close is http.Server.Close for a Server: it closes the connections of streams, too.
+func Close(s *http.Server) error {
+	err := s.Close()
+	if h, ok := s.Handler.(*server); ok {
+		h.lines.stop()
+		h.lines.cut()
+	}
+	return err
+}
+
 // socketTime is a deadline for a connection, which counts by the system's clock whatever clock the rest goes by.
 func socketTime(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // see above
 

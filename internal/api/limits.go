@@ -112,6 +112,7 @@ func (b *buckets) use(name string, tokens float64) time.Duration {
 var (
 	errRevoked = errors.New("the key was revoked")
 	errExpired = errors.New("the key or token has expired")
+	errLeft    = errors.New("the client left") // which ends its stream
 )
 
 // streams counts the open connections that wait on runs and ends those whose credential was revoked or has expired: one
@@ -128,25 +129,31 @@ type streams struct {
 
 // held are the connections under one credential.
 type held struct {
-	ends map[*lease]context.CancelCauseFunc
-	done chan struct{} // closed with the last one
+	leases map[*lease]struct{}
+	done   chan struct{} // closed with the last one
 }
 
 // lease is one held connection.
 type lease struct {
+	ctx     context.Context //nolint:containedctx // ends with the lease
+	end     context.CancelCauseFunc
 	s       *streams
 	cred    credential
 	who     who
 	counted bool
 }
 
+// leave ends the lease's context because the client left.
+func (l *lease) leave() { l.end(errLeft) }
+
 func newStreams(l Limits, a *authenticator) *streams {
 	return &streams{limits: l, auth: a, byWho: map[who]int{}, byCred: map[credential]*held{}}
 }
 
-// hold admits a connection. Its context ends, with errRevoked or errExpired as cause, when the credential does; release must be called.
-// Streams are counted: over a limit the error is RateLimited or Unavailable. Other waits are only watched.
-func (s *streams) hold(ctx context.Context, c *call, counted bool) (context.Context, *lease, error) {
+// hold admits a connection. The context of its lease ends, with errRevoked or errExpired as cause, when the credential
+// does; release must be called. Streams are counted: over a limit the error is RateLimited or Unavailable. Other waits are
+// only watched.
+func (s *streams) hold(ctx context.Context, c *call, counted bool) (*lease, error) {
 	l := &lease{s: s, cred: c.cred, who: whoIs(c.by), counted: counted}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,22 +162,22 @@ func (s *streams) hold(ctx context.Context, c *call, counted bool) (context.Cont
 		case s.open >= s.limits.Streams:
 			e := hob.Errorf(hob.Unavailable, "the server has as many open streams as it may").WithCode("too_many_streams")
 			e.RetryAfter = time.Second
-			return nil, nil, e
+			return nil, e
 		case !s.limits.Off && l.who.kind != hob.ServicePrincipal && s.byWho[l.who] >= s.limits.PerKey:
-			return nil, nil, tooMany("too many open streams; close one first", "too_many_streams", time.Second)
+			return nil, tooMany("too many open streams; close one first", "too_many_streams", time.Second)
 		}
 		s.open++
 		s.byWho[l.who]++
 	}
-	ctx, end := context.WithCancelCause(ctx)
+	l.ctx, l.end = context.WithCancelCause(ctx)
 	h := s.byCred[l.cred]
 	if h == nil {
-		h = &held{ends: map[*lease]context.CancelCauseFunc{}, done: make(chan struct{})}
+		h = &held{leases: map[*lease]struct{}{}, done: make(chan struct{})}
 		s.byCred[l.cred] = h
 		go s.watch(l.cred, h)
 	}
-	h.ends[l] = end
-	return ctx, l, nil
+	h.leases[l] = struct{}{}
+	return l, nil
 }
 
 // release gives a connection's place back.
@@ -184,9 +191,9 @@ func (l *lease) release() {
 			delete(s.byWho, l.who)
 		}
 	}
+	l.end(nil)
 	h := s.byCred[l.cred]
-	h.ends[l](nil)
-	if delete(h.ends, l); len(h.ends) == 0 {
+	if delete(h.leases, l); len(h.leases) == 0 {
 		close(h.done)
 		delete(s.byCred, l.cred)
 	}
@@ -207,8 +214,8 @@ func (s *streams) watch(c credential, h *held) {
 		cancel()
 		if cause != nil {
 			s.mu.Lock()
-			for _, end := range h.ends {
-				end(cause)
+			for l := range h.leases {
+				l.end(cause)
 			}
 			s.mu.Unlock()
 		}

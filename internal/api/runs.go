@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"hob"
 )
@@ -16,18 +18,18 @@ func orNull(s string) *string {
 }
 
 func runSync(c *call) error {
-	ctx, lease, err := c.s.streams.hold(c.Context(), c, false)
+	l, err := c.s.streams.hold(c.Context(), c, false)
 	if err != nil {
 		return err
 	}
-	defer lease.release()
+	defer l.release()
 	started, warnings, err := c.startRun(true)
 	if err != nil {
 		return err
 	}
-	r, err := c.s.Engine.Wait(ctx, c.follower(), started.Run.ID)
+	r, err := c.s.Engine.Wait(l.ctx, c.follower(), started.Run.ID)
 	if err != nil {
-		return c.left(ctx, reading{run: started.Run.ID, own: true}, err)
+		return c.s.left(l, reading{by: c.by, run: started.Run.ID, own: true}, err)
 	}
 	if !r.Status.Final() {
 		return ending(r.ID)
@@ -39,16 +41,16 @@ func runSync(c *call) error {
 }
 
 func runStream(c *call) error {
-	ctx, lease, err := c.s.streams.hold(c.Context(), c, true)
+	l, err := c.s.streams.hold(context.Background(), c, true)
 	if err != nil {
 		return err
 	}
-	defer lease.release()
 	started, _, err := c.startRun(false)
 	if err != nil {
+		l.release()
 		return err
 	}
-	return c.follow(ctx, reading{run: started.Run.ID, own: true})
+	return c.follow(l, reading{by: c.follower(), run: started.Run.ID, own: true})
 }
 
 // runEvents is the door for coming back: numbered frames, from any position on.
@@ -60,26 +62,16 @@ func runEvents(c *call) error {
 	if err != nil {
 		return err
 	}
-	run, err := c.run(id)
-	if err != nil {
-		return err
-	}
 	after, err := c.position()
 	if err != nil {
 		return err
 	}
-	if after > run.LastSeq {
-		return badPosition()
-	}
-	ctx, lease, err := c.s.streams.hold(c.Context(), c, true)
+	l, err := c.s.streams.hold(context.Background(), c, true)
 	if err != nil {
 		return err
 	}
-	defer lease.release()
-	return c.follow(ctx, reading{
-		run: id, after: after, numbered: true, over: run.Status.Final() && after == run.LastSeq,
-		own: whoIs(run.Principal) == whoIs(c.by),
-	})
+	id = hob.RunID(strings.Clone(string(id))) // of the request's head, which the stream outlives
+	return c.follow(l, reading{by: c.follower(), run: id, after: after, numbered: true})
 }
 
 // mayFollow lets whoever may run follow what it started, as well as whoever may read.
@@ -100,9 +92,12 @@ func (c *call) follower() hob.Principal {
 	return by
 }
 
+// codePosition is the code of errors about a reader's position.
+const codePosition = "invalid_event_id"
+
 func badPosition() error {
 	return hob.Errorf(hob.Invalid, "Last-Event-ID and after must be the number of an event of this run, or 0").
-		WithCode("invalid_event_id")
+		WithCode(codePosition)
 }
 
 // position reads where a reader goes on. The header wins, since browsers send it together with the first address.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -23,8 +24,17 @@ type call struct {
 	rt   *route
 	by   hob.Principal
 	cred credential
-	id   string // the request's id, for the log and the caller
 	raw  []byte // the body, once it was read
+	record
+	taken bool // a stream goes on without the handler and records itself
+}
+
+// record is what is counted and logged of a request once it is over. It holds nothing of the request.
+type record struct {
+	counts *routeCounts
+	start  time.Time
+	id     string // the request's id, for the log and the caller
+	route  string // its pattern: paths and queries may hold what is nobody's business
 }
 
 // answered remembers the status that was sent, for counting and for knowing whether an error can still be told.
@@ -86,14 +96,19 @@ func (s *server) recovered(a *answered, r *http.Request, id string) {
 	if v == nil {
 		return
 	}
-	s.metrics.panics.Add(1)
-	s.Log.LogAttrs(r.Context(), slog.LevelError, "a request handler panicked",
-		slog.String("request_id", id), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+	s.panicked(id, v)
 	if a.status == 0 {
 		s.write(a, http.StatusInternalServerError, internalBody(id))
 		return
 	}
 	cut(http.NewResponseController(a))
+}
+
+// panicked counts and logs a panic, from within the deferred call that caught it.
+func (s *server) panicked(id string, v any) {
+	s.metrics.panics.Add(1)
+	s.Log.LogAttrs(context.Background(), slog.LevelError, "a request handler panicked",
+		slog.String("request_id", id), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 }
 
 // plainID says whether a client's request id may stand in logs and headers.
@@ -118,19 +133,28 @@ func unclean(path string) bool {
 
 // serve carries out one route: who is it, may they, not too often, then the handler.
 func (s *server) serve(rt *route, counts *routeCounts, w http.ResponseWriter, r *http.Request) {
-	start := s.Clock()
 	a := w.(*answered) //nolint:forcetypeassert // ServeHTTP made it
-	c := &call{Request: r, w: a, rc: http.NewResponseController(a), s: s, rt: rt, id: r.Header.Get(requestIDHeader)}
+	c := &call{Request: r, w: a, rc: http.NewResponseController(a), s: s, rt: rt, record: record{
+		counts: counts, start: s.Clock(), id: strings.Clone(r.Header.Get(requestIDHeader)), route: r.Pattern,
+	}}
 	if err := s.enter(c); err != nil {
 		s.fail(a, r, err)
 	} else if err := rt.handle(c); err != nil {
 		s.failed(c, a, err)
 	}
-	took := s.Clock().Sub(start)
-	counts.done(a.status, took)
-	if s.Log.Enabled(r.Context(), slog.LevelDebug) { // the route's pattern: paths and queries may hold what is nobody's business
-		s.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", c.id), slog.String("route", r.Pattern),
-			slog.Int("status", a.status), slog.Duration("took", took))
+	if !c.taken {
+		s.done(c.record, a.status)
+	}
+}
+
+// done counts and logs a request that is over.
+func (s *server) done(r record, status int) {
+	took := s.Clock().Sub(r.start)
+	r.counts.done(status, took)
+	ctx := context.Background() // the log has all it wants
+	if s.Log.Enabled(ctx, slog.LevelDebug) {
+		s.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request_id", r.id), slog.String("route", r.route),
+			slog.Int("status", status), slog.Duration("took", took))
 	}
 }
 
@@ -163,16 +187,22 @@ func (s *server) enter(c *call) error {
 
 // failed answers a handler's error, or cuts the connection when the answer has begun.
 func (s *server) failed(c *call, a *answered, err error) {
-	if c.Context().Err() != nil && (errors.Is(err, c.Context().Err()) || a.status != 0) {
-		return // the client left; nobody reads the answer
+	if errors.Is(err, errLeft) || c.Context().Err() != nil && (errors.Is(err, c.Context().Err()) || a.status != 0) {
+		cut(c.rc) // the client left, or still reads and sends no more: it must not take this for a whole answer
+		return
 	}
 	if a.status == 0 {
 		s.fail(a, c.Request, err)
 		return
 	}
-	s.Log.LogAttrs(c.Context(), slog.LevelWarn, "an answer was cut off",
-		slog.String("request_id", c.id), slog.String("error", err.Error()))
+	s.cutOff(c.record, err)
 	cut(c.rc)
+}
+
+// cutOff logs that an answer ended before its time.
+func (s *server) cutOff(r record, err error) {
+	s.Log.LogAttrs(context.Background(), slog.LevelWarn, "an answer was cut off",
+		slog.String("request_id", r.id), slog.String("error", err.Error()))
 }
 
 // cut makes the connection end so that the reader notices: without the mark that ends a whole answer.
