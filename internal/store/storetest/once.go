@@ -95,6 +95,7 @@ func onceTogether(w *world) {
 // What is made has a name that only one may have: whoever comes second must find the answer, not the name.
 func onceTogetherByName(w *world) {
 	w.together(func(ctx context.Context, s hob.Store) (hob.Answer, error) {
+		time.Sleep(50 * time.Millisecond) // whoever is let in beside this one has looked for an answer by then
 		t, err := s.CreateTool(ctx, w.service, hob.Tool{
 			Name: "together", Description: "d", Type: hob.HTTPTool, InputSchema: []byte(`{"type":"object"}`),
 			Config: hob.ToolConfig{Endpoint: "https://x.example", Method: "POST"}, IsActive: true,
