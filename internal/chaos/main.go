@@ -48,6 +48,10 @@ func parts() []part { return append(sqliteParts(), postgresParts()...) }
 func sqliteParts() []part {
 	return []part{
 		{"kill", "kill -9 in the midst of everything, on SQLite", killed},
+		{"ack", "the order of fsync and acknowledgement, from the system calls", acknowledged},
+		{"disk", "a disk that fails or is full, while clients work", diskPart},
+		{"streams", "connections cut at any byte, several readers of each run", streams},
+		{"stop", "SIGTERM in the midst of runs, with a short drain time", stopped},
 	}
 }
 

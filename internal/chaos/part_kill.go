@@ -66,7 +66,7 @@ type killer struct {
 
 	kills, busy, early int // all; with runs under way; before the server was ready or just then
 	ready              []time.Duration
-	resumed            []time.Duration // from a start to the first event of a run that was taken up
+	starts             []time.Time // of the processes that lived to be ready
 }
 
 // The times between a start and its kill.
@@ -92,7 +92,8 @@ func (k *killer) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.ready = append(k.ready, took)
+	_, _, began := k.s.state()
+	k.ready, k.starts = append(k.ready, took), append(k.starts, began)
 	return nil
 }
 
@@ -106,6 +107,7 @@ func (k *killer) kill() {
 
 func (k *killer) verdicts(p killPlan, w *world, st *storm) []verdict {
 	c := w.counts()
+	resumed := k.resumed(w.resumed)
 	_, cuts, resumes := st.connections()
 	slices.Sort(k.ready)
 	v := []verdict{
@@ -113,9 +115,26 @@ func (k *killer) verdicts(p killPlan, w *world, st *storm) []verdict {
 			need{"accepted", c.accepted, p.accepted}, need{"seen to their end", c.done, c.messages * 8 / 10},
 			need{"runs taken up", len(w.resumed), k.kills / 2}, need{"calls sent again", c.repeats, 1}, need{"streams cut", cuts, 1}),
 		figure("time to ready", "p50 %s, p99 %s, over %d starts", ms(percentile(k.ready, 50)), ms(percentile(k.ready, 99)), len(k.ready)),
+		figure("time to the first event that goes on", "p50 %s, p99 %s, over %d starts", ms(percentile(resumed, 50)), ms(percentile(resumed, 99)), len(resumed)),
 		figure("time to go on reading", "p50 %s, p99 %s, over %d streams", ms(percentile(resumes, 50)), ms(percentile(resumes, 99)), len(resumes)),
 	}
 	return v
+}
+
+// resumed are the times from a start to the first event, as a reader got it, of a run that was taken up, sorted. Events are
+// given by the times at which they were first seen.
+func (k *killer) resumed(events []time.Time) []time.Duration {
+	var all []time.Duration
+	for i, began := range k.starts {
+		for _, at := range events {
+			if at.After(began) && (i+1 == len(k.starts) || at.Before(k.starts[i+1])) {
+				all = append(all, at.Sub(began))
+				break
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // ms rounds for printing.

@@ -281,6 +281,37 @@ func (r *reading) readEach(ctx context.Context, q request, note func()) error {
 	return err
 }
 
+// asking is one more message beside those of the clients, which is sent until it is accepted.
+type asking struct {
+	s *storm
+	r *reading
+}
+
+// newAsking prepares a message in a session of its own.
+func newAsking(s *storm, mark string) *asking {
+	p := plan{words: 1}
+	m := &message{mark: mark, text: messageText(mark, p), key: "key-" + mark, session: hob.SessionID("chaos-" + mark), plan: p}
+	s.w.add(m)
+	return &asking{s, &reading{s: s, m: m, luck: s.w.h.chance(mark)}}
+}
+
+// until sends the message until it is accepted or the context ends; it says whether it is.
+func (a *asking) until(ctx context.Context) bool {
+	for len(a.r.m.runs) == 0 && ctx.Err() == nil && a.s.ask(ctx, a.r) {
+	}
+	return len(a.r.m.runs) > 0
+}
+
+// follow sees the accepted message through, beside the clients.
+func (a *asking) follow(ctx context.Context) {
+	a.s.group.Go(func() {
+		a.r.run = a.r.m.runs[0]
+		if a.r.follow(ctx); a.r.over {
+			a.s.w.finished(a.r.m)
+		}
+	})
+}
+
 func (s *storm) resumed(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

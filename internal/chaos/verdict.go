@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,11 @@ func judge(name string, violations []string, format string, args ...any) verdict
 // figure makes a line that only tells.
 func figure(name, format string, args ...any) verdict {
 	return verdict{name: name, figure: true, figures: fmt.Sprintf(format, args...)}
+}
+
+// only leaves the verdicts of the named promises, and those of all promises that were broken.
+func only(all []verdict, names ...string) []verdict {
+	return slices.DeleteFunc(all, func(v verdict) bool { return !v.broken() && !slices.Contains(names, v.name) })
 }
 
 // need is one condition under which a part has tested anything.

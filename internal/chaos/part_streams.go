@@ -1,0 +1,61 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// resumeTime is what going on with a stream may take, in 99 of 100 cases, on a machine that is not busy.
+const resumeTime = 250 * time.Millisecond
+
+// streams cuts the connections of several readers of each run at any byte, and lets them go on where they were.
+func streams(ctx context.Context, h *harness) ([]verdict, error) {
+	w, err := newWorld(ctx, h, pace{word: 8 * time.Millisecond, tool: 20 * time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	s, err := newServer(ctx, h, setting{name: "streams", pipe: w.addr})
+	if err != nil {
+		return nil, err
+	}
+	defer s.kill()
+	if _, err := s.serve(ctx); err != nil {
+		return nil, err
+	}
+	agent, err := prepareAgent(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	st := newStorm(w, agent, habits{clients: 8, readers: 4, turns: 3, cut: 0.95, cutWithin: 6000, steps: 2, words: 200, addr: one(s)})
+	want := amount(h, 500, 5000)
+	until := time.Now().Add(amount(h, 40*time.Second, 15*time.Minute))
+	st.begin(ctx)
+	for ctx.Err() == nil && time.Now().Before(until) {
+		if _, cuts, _ := st.connections(); cuts >= want {
+			break
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	if err := st.end(ctx, time.Minute); err != nil {
+		w.fault(runsEnd, "%v", err)
+	}
+	f, err := find(ctx, s.addr, agent)
+	if err != nil {
+		return nil, err
+	}
+	begun, cuts, resumes := st.connections()
+	c := w.counts()
+	took := figure("time to go on reading", "p50 %s, p99 %s, over %d of %d connections", ms(percentile(resumes, 50)), ms(percentile(resumes, 99)), len(resumes), begun)
+	if p := percentile(resumes, 99); h.options.long {
+		took.figure = false
+		if p > resumeTime {
+			took.violations = []string{"the 99th percentile is " + p.String() + ", over " + resumeTime.String()}
+		}
+	}
+	return append(check(w.ledger, f), took,
+		tested(need{"streams cut", cuts, want}, need{"gone on with what was there", len(resumes), want / 10},
+			need{"accepted", c.accepted, 8}, need{"seen to their end", c.done, c.messages * 8 / 10})), ctx.Err()
+}
