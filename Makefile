@@ -17,10 +17,12 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TESTFLAGS := -p 2 -timeout 12m
 # One private Postgres for everything behind it.
 WITH_POSTGRES := go run ./internal/pgtest/run --
+# Flags of the crash tests: make chaos CHAOS="-only kill -seed 7".
+CHAOS :=
 # Packages whose tests know -update without a build tag.
 GOLDEN = $(shell grep -rl --include='*_test.go' 'flag[.]Bool."update"' . | xargs -r grep -L '^//go:build' | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build run test check quick test-pg e2e bench microbench golden lint fmt fuzz clean
+.PHONY: help build run test check quick test-pg e2e chaos chaos-long bench microbench golden lint fmt fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +34,9 @@ run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
 	bin/hob serve
 
 test: ## everything, exactly as CI runs it; installs what it needs where it may
-	@.ci/tools gcc postgresql node npm curl openssl
+	@.ci/tools gcc postgresql node npm curl openssl strace
 	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory chaos
 	CGO_ENABLED=1 HOB_TEST_NODE=1 $(WITH_POSTGRES) go test -race -tags node $(TESTFLAGS) ./...
 
 check: ## formatting, go vet and staticcheck
@@ -52,6 +55,14 @@ test-pg: ## the tests of the parts that talk to Postgres, on a private server
 e2e: ## the built binary from outside, on both databases
 	@.ci/tools postgresql node curl
 	$(WITH_POSTGRES) go test -count=1 $(TESTFLAGS) ./cmd/hob/...
+
+chaos: ## kill, stop and cut off the real program, and check that nothing is lost (docs/durability.md)
+	@.ci/tools postgresql strace
+	go run ./internal/chaos $(CHAOS)
+
+chaos-long: ## the same for as long as it takes to be sure, about an hour
+	@.ci/tools postgresql strace
+	go run ./internal/chaos -long $(CHAOS)
 
 bench: ## hob as a whole against a bare model: runs, streams, memory, start
 	go run ./internal/bench
