@@ -105,11 +105,12 @@ func (e *Engine) room() int {
 	return e.Limits.Active - len(e.active)
 }
 
-// takeUp drives a claimed run on. One that cannot be (its agent's model is gone, say) ends as failed, with the reason.
+// takeUp drives a claimed run on. One that cannot be (its agent's model is gone, say) ends as failed, with the reason; where
+// that may pass, as a database that cannot be read does, it is tried as often as a run that is interrupted.
 func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	p, err := e.retake(ctx, c)
-	if p == nil {
-		e.Log.Error("a claimed run cannot be read; it will be tried again",
+	if p == nil || err != nil && doubtful(err) && p.run.Stalls < e.Limits.Attempts {
+		e.Log.Error("a claimed run cannot be taken up now; it will be tried again",
 			slog.String("run", string(c.Run)), slog.Any("error", err))
 		e.orphan(c.Run)
 		return
