@@ -178,7 +178,10 @@ func scanRunEvent(r row) (e runEvent, err error) {
 // maxEvents bounds what one call of Events reads.
 const maxEvents = 1000
 
-// Events reads the log behind a position.
+// eventBytes is about how much data one read of events gives: a reader that is slow to pass it on holds no more.
+const eventBytes = 64 << 10
+
+// Events reads the log behind a position: at most limit entries, fewer where they are long, none only at the log's end.
 func (s *DB) Events(ctx context.Context, by hob.Principal, id hob.RunID, after int64, limit int) ([]hob.Event, error) {
 	if limit < 1 || limit > maxEvents {
 		limit = maxEvents
@@ -202,9 +205,21 @@ func (s *DB) Events(ctx context.Context, by hob.Principal, id hob.RunID, after i
 	if err := see(by, r.object); err != nil {
 		return nil, hidden(err)
 	}
-	list, err := many(ctx, t, scanEvent, `SELECT seq, type, ts, data FROM run_events WHERE run_n = ? AND seq > ? ORDER BY seq LIMIT ?`,
-		r.n, after, int64(limit))
-	return list, hob.Wrap("read events", err)
+	rows, err := t.query(ctx, `SELECT seq, type, ts, data FROM run_events WHERE run_n = ? AND seq > ? ORDER BY seq LIMIT ?`, r.n, after, int64(limit))
+	if err != nil {
+		return nil, hob.Wrap("read events", err)
+	}
+	defer rows.Close()
+	var list []hob.Event
+	for size := 0; size < eventBytes && rows.Next(); {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return nil, hob.Wrap("read events", err)
+		}
+		list = append(list, e)
+		size += len(e.Data)
+	}
+	return list, hob.Wrap("read events", rows.Err())
 }
 
 func scanEvent(r row) (e hob.Event, err error) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,6 +21,7 @@ func commitCases() map[string]func(*world) {
 		"CommitTakesManyRowsAtOnce":            commitMany,
 		"CommitOfManyRunsDoesNotMixThem":       commitApart,
 		"CommitWithoutEventsNeedsOnlyTheEpoch": commitBare,
+		"LongEventsAreReadInSeveralGoes":       commitLong,
 	}
 }
 
@@ -226,6 +228,30 @@ func commitApart(w *world) {
 			same(w, "data", string(e.Data), string(event(e.Seq, hob.EventChunk, text).Data))
 		}
 	}
+}
+
+func commitLong(w *world) {
+	const many, most = 12, 128 << 10
+	r := w.begin(w.alice, "s")
+	text := strings.Repeat("x", 30<<10)
+	for seq := int64(2); seq < many; seq++ {
+		w.must(w.s.Commit(w.ctx, step(r, event(seq, hob.EventChunk, text))))
+	}
+	var list []hob.Event
+	for {
+		events, err := w.s.Events(w.ctx, w.alice, r.ID, int64(len(list)), 100)
+		w.must(err)
+		if len(events) == 0 {
+			break
+		}
+		size := 0
+		for _, e := range events {
+			size += len(e.Data)
+		}
+		same(w, "one go is small", size < most, true)
+		list = append(list, events...)
+	}
+	same(w, "events", seqs(list), "[1 2 3 4 5 6 7 8 9 10 11]")
 }
 
 func commitBare(w *world) {
