@@ -43,7 +43,8 @@ type reader struct {
 	id    hob.RunID
 	pos   int64
 	idle  time.Duration
-	spoke time.Time // when the caller last got something
+	spoke time.Time   // when the caller last got something
+	still *time.Timer // of silence, for all waits
 	yield func([]hob.Event, error) bool
 }
 
@@ -182,10 +183,13 @@ func (r *reader) behind() (over, ok bool) {
 // what the caller got last.
 func (r *reader) wait(wake chan struct{}, most time.Duration) bool {
 	var idle, end <-chan time.Time
-	if r.idle > 0 {
-		t := time.NewTimer(r.idle - time.Since(r.spoke))
-		defer t.Stop()
-		idle = t.C
+	if silence := r.idle - time.Since(r.spoke); r.idle > 0 {
+		if r.still == nil {
+			r.still = time.NewTimer(silence)
+		} else {
+			r.still.Reset(silence)
+		}
+		idle = r.still.C
 	}
 	if most > 0 {
 		t := time.NewTimer(most)
