@@ -19,6 +19,10 @@ const (
 	// sendBuffer is how much of a stream the system may hold unsent for a reader. A reader that takes nothing more for
 	// Limits.WriteTime while a piece waits behind it is cut.
 	sendBuffer = 64 << 10
+	// vanishTime is how long what was sent may stay unacknowledged, or a reader take nothing at all, before the system
+	// takes its connection for broken. Without it a client that vanished without a word would hold a quiet stream, and
+	// keep its run from being left, for a quarter of an hour.
+	vanishTime = time.Minute
 )
 
 // keepAlive is a comment frame, which readers skip.
@@ -56,7 +60,8 @@ func (c *call) follow(l *lease, r reading) error {
 	t := &stream{reading: r, record: c.record, s: c.s, lease: l, w: c.w, rc: c.rc}
 	if conn, ok := c.Context().Value(connKey{}).(net.Conn); ok {
 		if tcp := tcpOf(conn); tcp != nil {
-			_ = tcp.SetWriteBuffer(sendBuffer) // the deadline bounds a slow reader all the same
+			_ = tcp.SetWriteBuffer(sendBuffer) // the deadlines bound a slow reader all the same
+			giveUpAfter(tcp, vanishTime)
 		}
 	}
 	defer context.AfterFunc(c.Context(), l.leave)()
@@ -180,7 +185,10 @@ func (s *server) endOwn(ctx context.Context, l *lease, r reading) error {
 
 // unsent is the error for a piece that could not be written. Only a reader that is too slow is worth a word.
 func (t *stream) unsent(err error) error {
-	if context.Cause(t.lease.ctx) == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case context.Cause(t.lease.ctx) != nil:
+		return t.s.left(t.lease, t.reading, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return hob.Wrap("a reader is too slow", err)
 	}
 	return errLeft
