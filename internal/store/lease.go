@@ -76,7 +76,8 @@ func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.Ru
 const textTypes = `('` + string(hob.EventContentDelta) + `', '` + string(hob.EventReasoningDelta) + `', '` + string(hob.EventChunk) + `')`
 
 // Claim takes over runs. Two processes never get the same run: on SQLite they write one after the other, on Postgres each
-// leaves out what the other has locked.
+// leaves out what the other has locked. What is leased to the owner itself is not taken, whether its lease is over or not:
+// that would take it from the very process that drives it.
 func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]hob.Claimed, error) {
 	if owner == "" {
 		return nil, fmt.Errorf("claim runs: an owner is needed")
@@ -90,8 +91,9 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 				stalls = stalls + 1, status = 'running',
 				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END
 			WHERE n IN (SELECT n FROM runs WHERE completed_at = 0 AND (held = 0 OR cancel_code <> '')
-				AND (status = 'queued' OR status = 'running' AND (? = 1 OR lease_until < {now})) ORDER BY n LIMIT ? {skip})
-			RETURNING id, epoch`, owner, lease.Microseconds(), now, flag(all), int64(limit))
+				AND (status = 'queued' OR status = 'running' AND lease_owner <> ? AND (? = 1 OR lease_until < {now}))
+				ORDER BY n LIMIT ? {skip})
+			RETURNING id, epoch`, owner, lease.Microseconds(), now, owner, flag(all), int64(limit))
 		t.wrote = t.wrote || len(list) > 0
 		if seeded.Bug("attempts_forever") {
 			_, err = t.exec(ctx, `UPDATE runs SET stalls = 0 WHERE lease_owner = ?`, owner)

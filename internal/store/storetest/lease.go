@@ -65,6 +65,7 @@ func claimTakes(w *world) {
 	same(w, "claimed again", len(w.claim("p3", false)), 0)
 	all := w.claim("p3", true)
 	same(w, "claimed by the only process", len(all), 3)
+	same(w, "claimed by the only process again", len(w.claim("p3", true)), 0)
 	for _, c := range all {
 		if c.Run == waiting.ID || c.Run == done.ID {
 			w.t.Fatalf("claimed %s, which rests or has ended", c.Run)

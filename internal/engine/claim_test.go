@@ -1,0 +1,41 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"hob"
+)
+
+// TestRecover_ManyRunsAreTakenUpOnceEach restarts a process that drove more runs than are claimed at one look.
+func TestRecover_ManyRunsAreTakenUpOnceEach(t *testing.T) {
+	t.Parallel()
+	const runs = 150
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ncall: hang {}\n---\ntext: done\n"}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 4*runs)
+	w.begin(nil)
+	for range runs {
+		w.start("go", hob.RunOptions{Tuning: hob.Tuning{OnDisconnect: hob.DisconnectContinue}})
+	}
+	for range runs {
+		w.toolCame()
+	}
+	w.stop()
+	w.begin(nil)
+	for range runs {
+		w.toolCame()
+	}
+	time.Sleep(50 * time.Millisecond)
+	close(w.tools.hold)
+	waitUntil(t, func() bool { return w.engine.Stats().Active == 0 })
+	done := 0
+	for _, run := range runsOf(w) {
+		if run.Status != hob.Completed || run.Attempt != 2 {
+			t.Fatalf("%s ended as %s (%s) at attempt %d", run.ID, run.Status, run.Code, run.Attempt)
+		}
+		done++
+	}
+	if done != 100 { // as many as are listed
+		t.Fatalf("%d runs are listed", done)
+	}
+}
