@@ -39,14 +39,19 @@ type world struct {
 	settings map[string]string
 }
 
-func openStore(t *testing.T) hob.Store {
+// box is a seal key of its own for a test.
+func box(t *testing.T) *seal.Box {
 	t.Helper()
-	dir := t.TempDir()
-	box, err := seal.Open(filepath.Join(dir, "seal.key"), "")
+	b, err := seal.Open(filepath.Join(t.TempDir(), "seal.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), store.Config{DSN: filepath.Join(dir, "hob.db"), Box: box})
+	return b
+}
+
+func openStore(t *testing.T) hob.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Box: box(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
