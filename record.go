@@ -38,6 +38,7 @@ type RunRecord struct {
 	RetrievedContext          []json.RawMessage `json:"retrieved_context" jsonschema:"not available yet: always empty"`
 	Steps                     int               `json:"steps"`
 	Attempt                   int               `json:"attempt"`
+	Held                      bool              `json:"held,omitempty" jsonschema:"restored from a backup unfinished: it waits until it is released"`
 	LastSeq                   int64             `json:"last_seq"`
 	Events                    []json.RawMessage `json:"events"` // as streamed, but for pieces of text
 	ToolCalls                 []CallRecord      `json:"tool_calls"`

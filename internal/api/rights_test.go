@@ -60,6 +60,8 @@ func matrix() map[string]string {
 		"POST /api/agents/runs/{run_id}/cancel":                          "++fnffn+nuuu",
 		"GET /api/agents/runs/{run_id}/approvals":                        "++ffnfn+nuuu",
 		"POST /api/agents/runs/{run_id}/approve":                         "nnfffnnnnuuu", // nothing waits yet
+		"GET /api/runs/held":                                             whole,
+		"POST /api/runs/held/release":                                    whole,
 		"GET /api/agents/{id}/sessions":                                  "++ff+fn++uuu",
 		"POST /api/agents/{id}/sessions":                                 "++f+ffn++uuu",
 		"DELETE /api/agents/{id}/sessions/{session_id}":                  "++fnffn+nuuu",

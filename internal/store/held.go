@@ -23,24 +23,38 @@ func (s *DB) HeldRuns(ctx context.Context, by hob.Principal) ([]hob.Run, error) 
 	return out, nil
 }
 
-// ReleaseHeld lets held runs go on: whoever looks for abandoned runs next takes them up.
+// ReleaseHeld lets held runs go on: whoever looks for abandoned runs next takes them up. An id that no run of the workspace
+// has is NotFound, and then none is released; one of a run that is not held, or not any more, changes nothing.
 func (s *DB) ReleaseHeld(ctx context.Context, by hob.Principal, runs ...hob.RunID) (int64, error) {
 	if err := administer(by); err != nil {
 		return 0, err
 	}
 	var f filter
-	f.where("held = 1 AND completed_at = 0 AND workspace_id = ?", string(by.Workspace))
+	f.where("workspace_id = ?", string(by.Workspace))
 	if len(runs) > 0 {
 		in, args := inList(runIDs(runs))
 		f.where("id IN "+in, args...)
 	}
+	f.where("completed_at = 0 AND held = 1")
 	var n int64
 	err := s.write(ctx, "release held runs", func(ctx context.Context, t *tx) (err error) {
+		for _, id := range runs {
+			_, err := one(ctx, t, scanInt, `SELECT n FROM runs WHERE id = ? AND workspace_id = ?`, string(id), string(by.Workspace))
+			if none(err) {
+				return absentRun().With("run_id", id)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		n, err = t.exec(ctx, `UPDATE runs SET held = 0`+f.String(), f.args...)
 		return err
 	})
+	if err != nil {
+		return 0, err
+	}
 	if n > 0 {
 		s.e.news.tell()
 	}
-	return n, err
+	return n, nil
 }

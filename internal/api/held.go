@@ -1,0 +1,95 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"hob"
+)
+
+// maxReleased bounds the ids of one request; all held runs are released by naming none.
+const maxReleased = 1000
+
+// heldRun is a run that a restore brought back unfinished.
+type heldRun struct {
+	RunID     hob.RunID     `json:"run_id"`
+	AgentID   hob.AgentID   `json:"agent_id"`
+	SessionID hob.SessionID `json:"session_id"`
+	Turn      int64         `json:"turn"`
+	Status    hob.Status    `json:"status"`
+	Cancel    bool          `json:"cancel_requested"`
+	CreatedAt hob.Time      `json:"created_at"`
+	LastEvent *heldEvent    `json:"last_event" jsonschema:"the last that is known of it; null where it has no events"`
+}
+
+// heldEvent is the end of a held run's log.
+type heldEvent struct {
+	Seq  int64         `json:"seq"`
+	Type hob.EventType `json:"type"`
+	At   hob.Time      `json:"at"`
+	Tool string        `json:"tool,omitempty" jsonschema:"which it was about"`
+}
+
+type heldList struct {
+	Runs []heldRun `json:"runs"`
+}
+
+type releaseInput struct {
+	RunIDs []string `json:"run_ids,omitempty" jsonschema:"which; all where absent or empty"`
+}
+
+type releasedAnswer struct {
+	Released int64    `json:"released"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// listHeld tells, beside each run, the last that is known of it: that is what an operator judges by.
+func listHeld(c *call) error {
+	runs, err := c.s.Store.HeldRuns(c.Context(), c.by)
+	if err != nil {
+		return err
+	}
+	list := heldList{Runs: make([]heldRun, 0, len(runs))}
+	for _, r := range runs {
+		h := heldRun{
+			RunID: r.ID, AgentID: r.Agent, SessionID: r.Session, Turn: r.Turn, Status: r.Status, Cancel: r.CancelCode != "",
+			CreatedAt: r.CreatedAt,
+		}
+		events, err := c.s.Store.Events(c.Context(), c.by, r.ID, r.LastSeq-1, 1)
+		if hob.KindOf(err) == hob.NotFound {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			var about struct {
+				Tool string `json:"tool_name"`
+			}
+			_ = json.Unmarshal(e.Data, &about) // most are about none
+			h.LastEvent = &heldEvent{Seq: e.Seq, Type: e.Type, At: e.Time, Tool: about.Tool}
+		}
+		list.Runs = append(list.Runs, h)
+	}
+	return c.reply(http.StatusOK, list)
+}
+
+func releaseHeld(c *call) error {
+	var in releaseInput
+	b, err := c.decode(&in, true)
+	if err != nil {
+		return err
+	}
+	if len(in.RunIDs) > maxReleased {
+		return hob.Errorf(hob.Invalid, "run_ids must have at most %d entries; leave it out to release all", maxReleased).With("field", "run_ids")
+	}
+	ids := make([]hob.RunID, len(in.RunIDs))
+	for i, id := range in.RunIDs {
+		ids[i] = hob.RunID(id)
+	}
+	n, err := c.s.Store.ReleaseHeld(c.Context(), c.by, ids...)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, releasedAnswer{Released: n, Warnings: b.warnings})
+}
