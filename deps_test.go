@@ -38,6 +38,7 @@ func mayImport() map[string][]string {
 		"client":                   {"."},
 		"internal/agentsql":        {"."},
 		"internal/api":             {".", "internal/engine", "internal/seeded"},
+		"internal/backup":          {".", "internal/store"},
 		"internal/builtin":         {".", "internal/egress"},
 		"internal/config":          {"."},
 		"internal/egress":          {"."},

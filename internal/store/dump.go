@@ -93,18 +93,18 @@ func (d *Dump) Close() error {
 func (d *Dump) Chunks(ctx context.Context) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		for _, table := range d.shape.Tables {
-			sum := newTableSum(table)
+			sum := NewSum()
 			for lines, err := range d.link.rows(ctx, table) {
 				if err != nil {
 					yield(Chunk{}, fmt.Errorf("dump table %s: %w", table.Name, err))
 					return
 				}
-				sum.add(lines)
+				sum.Add(lines)
 				if !yield(Chunk{table.Name, lines}, nil) {
 					return
 				}
 			}
-			d.tables = append(d.tables, sum.done())
+			d.tables = append(d.tables, sum.Table(table.Name, table.Columns))
 		}
 	}
 }

@@ -150,27 +150,26 @@ func readValue(raw json.RawMessage, c Column, strict bool) (any, error) {
 	return text, nil
 }
 
-// tableSum adds up a table as its rows go by.
-type tableSum struct {
-	table Table
-	sum   hash.Hash
+// Sum adds up a table as its rows go by.
+type Sum struct {
+	rows int64
+	sum  hash.Hash
 }
 
-func newTableSum(t Table) *tableSum {
-	s := &tableSum{table: Table{Name: t.Name, Columns: t.Columns}, sum: sha256.New()}
-	for _, c := range t.Columns {
-		_, _ = s.sum.Write([]byte(c.Name + ":" + c.Kind + "\n")) // a hash takes everything
+// NewSum is the sum of no rows.
+func NewSum() *Sum { return &Sum{sum: sha256.New()} }
+
+// Add takes whole lines.
+func (s *Sum) Add(lines []byte) {
+	_, _ = s.sum.Write(lines) // a hash takes everything
+	s.rows += int64(bytes.Count(lines, []byte("\n")))
+}
+
+// Table gives the table with its count and digest: SHA-256 over the rows' lines and a line for each column. It ends the
+// sum.
+func (s *Sum) Table(name string, columns []Column) Table {
+	for _, c := range columns {
+		_, _ = s.sum.Write([]byte(c.Name + ":" + c.Kind + "\n"))
 	}
-	return s
-}
-
-// add takes whole lines.
-func (s *tableSum) add(lines []byte) {
-	_, _ = s.sum.Write(lines)
-	s.table.Rows += int64(bytes.Count(lines, []byte("\n")))
-}
-
-func (s *tableSum) done() Table {
-	s.table.SHA256 = hex.EncodeToString(s.sum.Sum(nil))
-	return s.table
+	return Table{Name: name, Columns: columns, Rows: s.rows, SHA256: hex.EncodeToString(s.sum.Sum(nil))}
 }

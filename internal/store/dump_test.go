@@ -243,9 +243,9 @@ func TestDump_DigestsTellRowsApart(t *testing.T) {
 			t.Errorf("empty: %+v, want %s", empty, want)
 		}
 		raw(t, c, `INSERT INTO run_pins VALUES ('a', '"x"')`)
-		// printf 'digest:text\npin:text\n["a","\\"x\\""]\n' | sha256sum
+		// printf '["a","\\"x\\""]\ndigest:text\npin:text\n' | sha256sum
 		one := find()
-		if want := "ee2bd5946b8d24afbb00733ddbd8c5f41ee91fe2aee7231413448cb85401f5a9"; one.SHA256 != want || one.Rows != 1 {
+		if want := "0ff667f56c223f098ced6cb88a48c5418a866706692bd4ea3d9cc6091855765f"; one.SHA256 != want || one.Rows != 1 {
 			t.Errorf("one row: %+v, want %s", one, want)
 		}
 		raw(t, c, `UPDATE run_pins SET pin = '"y"'`)

@@ -84,14 +84,14 @@ func (l *link) load(ctx context.Context, in Loading, known []migration) (Loaded,
 	}
 	out := Loaded{Tables: make([]Table, 0, len(written))}
 	for i, table := range written {
-		sum := newTableSum(table)
+		sum := NewSum()
 		for lines, err := range l.rows(ctx, table) {
 			if err != nil {
 				return Loaded{}, fmt.Errorf("read table %s back: %w", table.Name, err)
 			}
-			sum.add(lines)
+			sum.Add(lines)
 		}
-		read := sum.done()
+		read := sum.Table(table.Name, table.Columns)
 		if read.SHA256 != table.SHA256 || in.Shape.Tables[i].SHA256 != "" && in.Shape.Tables[i].SHA256 != read.SHA256 {
 			return Loaded{}, hob.Errorf(hob.Invalid, "table %s reads back as %d rows with the digest %s, but should be %d rows with %s; nothing was kept",
 				table.Name, read.Rows, read.SHA256, in.Shape.Tables[i].Rows, in.Shape.Tables[i].SHA256)
@@ -197,7 +197,7 @@ func (l *link) fill(ctx context.Context, in Loading) ([]Table, error) {
 		if err := f.end(ctx); err != nil {
 			return fmt.Errorf("load table %s: %w", f.table.Name, err)
 		}
-		done = append(done, f.done())
+		done = append(done, f.sum.Table(f.table.Name, f.table.Columns))
 		if at++; at < len(tables) {
 			f = l.filler(tables[at])
 		}
@@ -229,20 +229,21 @@ func (l *link) fill(ctx context.Context, in Loading) ([]Table, error) {
 
 // filler writes the rows of one table.
 type filler struct {
-	*tableSum
-	l    *link
-	bulk *bulk
-	args []any
-	row  int64
+	table Table
+	sum   *Sum
+	l     *link
+	bulk  *bulk
+	args  []any
+	row   int64
 }
 
 func (l *link) filler(t Table) *filler {
 	head := `INSERT INTO ` + t.Name + ` (` + t.columns() + `)`
-	return &filler{tableSum: newTableSum(t), l: l, bulk: newBulk(head, len(t.Columns), "")}
+	return &filler{table: t, sum: NewSum(), l: l, bulk: newBulk(head, len(t.Columns), "")}
 }
 
 func (f *filler) add(ctx context.Context, lines []byte) error {
-	f.tableSum.add(lines)
+	f.sum.Add(lines)
 	for line := range bytes.Lines(lines) {
 		f.row++
 		var err error
