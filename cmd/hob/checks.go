@@ -245,6 +245,18 @@ func (r *report) checkStore(ctx context.Context, box *seal.Box) {
 	defer func() { _ = s.Close() }() // it was only asked
 	r.add(check, ok, text+", filled under this seal key", "")
 	r.checkKeys(ctx, s)
+	r.checkHeld(ctx, s)
+}
+
+// checkHeld reminds of runs that a restore brought back and that nobody has judged yet.
+func (r *report) checkHeld(ctx context.Context, s hob.Store) {
+	held, err := s.HeldRuns(ctx, hob.System(hob.DefaultWorkspace))
+	if err != nil {
+		r.add("held runs", bad, explain(err), "")
+	} else if len(held) > 0 {
+		r.add("held runs", warn, count(len(held), "run")+" restored unfinished: held until released",
+			"look at them with hob restore --held; then hob restore --release, or cancel them")
+	}
 }
 
 // checkClock compares the database's clock with this machine's, which was read before and is read again now.

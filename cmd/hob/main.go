@@ -1,5 +1,5 @@
-// Command hob is the server and its tools: it serves agents over HTTP, checks an installation, manages API keys and
-// talks to an agent in the terminal. This package parses words and joins the parts; it decides nothing about runs,
+// Command hob is the server and its tools: it serves agents over HTTP, checks an installation, backs it up, manages API
+// keys and talks to an agent in the terminal. This package parses words and joins the parts; it decides nothing about runs,
 // rights or SQL, which live below internal/.
 package main
 
@@ -56,6 +56,9 @@ func commands() []command {
 		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
 		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, nil, doctor},
 		{"provider", "test URL --model M", "find out what a model endpoint can do", providerHelp, providerOptions(), providers},
+		{"backup", "[FILE]", "write everything into one file, while the server runs", backupHelp, storeOptions(), makeBackup},
+		{"restore", "FILE", "put a backup into an empty installation", restoreHelp, restoreOptions(), restore},
+		{"migrate", "status|up|--to URL", "bring the schema up to date, or move to Postgres", migrateHelp, storeOptions(), migrate},
 		{"version", "[--json]", "print the version", versionHelp, []string{"--data"}, printVersion},
 	}
 }

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"hob"
+	"hob/internal/backup"
+	"hob/internal/config"
+	"hob/internal/seal"
+	"hob/internal/store"
+)
+
+const restoreHelp = `  hob restore FILE              puts a backup into an empty data folder, or an empty Postgres database (--database)
+      --max-size GIB            how large the archive may be unpacked; 64 where left out
+  hob restore --held            lists the runs that wait since the restore
+  hob restore --release [RUN…]  lets these go on, or all of them
+      --json                    prints what the server answered
+
+The archive is checked whole before anything is written, and every row is read back; an interrupted restore leaves the
+store empty. The seal key that the backup was made under has to be in place: put seal.key into the data folder, mode 0600,
+or set HOB_SEAL_KEY. No server may run on it.
+
+Runs that were under way when the backup was made are held: what they did after it, in the world, is not known here. Look
+at them and let them go on with --release, or cancel them. --held and --release ask the running server, found at HOB_ADDR;
+the key is HOB_KEY, else the one in the data folder.
+
+Options:
+`
+
+func restore(ctx context.Context, w world) error {
+	flags := flag.NewFlagSet("restore", flag.ContinueOnError)
+	held := flags.Bool("held", false, "list the runs that wait since the restore")
+	release := flags.Bool("release", false, "let them go on")
+	asJSON := flags.Bool("json", false, "as JSON")
+	most := flags.Int64("max-size", backup.DefaultMaxSize>>30, "how large the archive may be unpacked, in GiB")
+	c, words, err := w.load(flags)
+	if err != nil {
+		return err
+	}
+	switch {
+	case *held && *release:
+		return usageError("--held lists and --release lets go: one of them")
+	case *held && len(words) > 0:
+		return usageError(fmt.Sprintf("unexpected word %q", words[0]))
+	case *held:
+		return listHeld(ctx, w, c, *asJSON)
+	case *release:
+		return releaseHeld(ctx, w, c, words, *asJSON)
+	case len(words) == 0:
+		return usageError("which file? hob backup makes them")
+	case len(words) > 1:
+		return usageError(fmt.Sprintf("unexpected word %q", words[1]))
+	case *most < 1 || *most > 1<<20:
+		return usageError("--max-size is a number of GiB from 1 on")
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return restoreFile(ctx, w, c, words[0], *most<<30)
+}
+
+func restoreFile(ctx context.Context, w world, c config.Config, path string, most int64) error {
+	began := hob.SystemClock()
+	f, err := os.Open(path)
+	if err != nil {
+		return hob.Errorf(hob.NotFound, "%s cannot be read: %s", path, reason(err))
+	}
+	defer f.Close()
+	a, err := backup.Verify(f, most)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	m := a.Manifest
+	fmt.Fprintf(w.stdout, "%s is whole: made %s by hob %s, %s, schema %d: %s\n", path, m.CreatedAt.Format(time.RFC3339), plain(m.Hob),
+		plain(m.Store.Dialect), m.Store.Schema, contents(m))
+	if err := makeFolder(c.Data); err != nil {
+		return err
+	}
+	if c.Database == "" {
+		unlock, err := lockFolder(c.Data)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	box, err := sealForRestore(c, m.Store.Seal)
+	if err != nil {
+		return err
+	}
+	p := &projectRestore{archive: a, dir: c.Data}
+	if ownProject(c) != "" && m.Project != nil {
+		if err := p.draft(); err != nil {
+			return err
+		}
+	}
+	defer p.clean()
+	done, err := store.Load(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: box}, store.Loading{
+		Shape: m.Store, Chunks: a.Chunks(), Hold: true, Ready: p.place,
+	})
+	if err != nil {
+		p.undo()
+		return notEmpty(c, err)
+	}
+	fmt.Fprintf(w.stdout, "restored into %s in %s: every row was read back and its digest is the archive's\n",
+		plain(store.Config{DSN: c.Database, Dir: c.Data}.Address()), hob.SystemClock().Sub(began).Round(time.Millisecond))
+	if m.Project != nil && ownProject(c) == "" {
+		fmt.Fprintf(w.stdout, "the agents' %s in the archive was left there: this installation's agents query another database. To look at it: tar xzf %s %s\n",
+			projectFile, quoted(path), projectFile)
+	}
+	if done.Unfinished > 0 {
+		fmt.Fprintf(w.stdout, "held: %s, under way when the backup was made; what they did since is not known here. Start hob serve, then\n"+
+			"  hob restore --held       lists them\n  hob restore --release    lets all of them go on, or those whose ids follow\n", count(int(done.Unfinished), "run"))
+	}
+	return nil
+}
+
+// sealForRestore opens the seal key and makes none: a new one could not open what is restored.
+func sealForRestore(c config.Config, fingerprint string) (*seal.Box, error) {
+	path := filepath.Join(c.Data, sealKeyFile)
+	if c.SealKey == "" && !exists(path) {
+		return nil, hob.Errorf(hob.Invalid, "the seal key that the backup was made under (fingerprint %s) is missing: "+
+			"put it into %s, mode 0600, or set %s", fingerprint, path, seal.EnvKey)
+	}
+	box, err := seal.Open(path, string(c.SealKey))
+	if err != nil {
+		return nil, fmt.Errorf("open the seal key: %w", err)
+	}
+	return box, nil
+}
+
+// notEmpty says what to do where a store holds something already.
+func notEmpty(c config.Config, err error) error {
+	if hob.KindOf(err) != hob.Conflict {
+		return err
+	}
+	if c.Database != "" {
+		return fmt.Errorf("%w; choose an empty database with --database", err)
+	}
+	return fmt.Errorf("%w; choose another data folder with --data, or move the files in %s away", err, c.Data)
+}
+
+// projectRestore puts the agents' file into place: drafted before the load, named when only the commit is left.
+type projectRestore struct {
+	archive *backup.Archive
+	dir     string
+	temp    string // the draft; "" = there is none to place
+	placed  bool   // it got its name from us
+}
+
+func (p *projectRestore) path() string { return filepath.Join(p.dir, projectFile) }
+
+// draft writes the file under another name. One that is there with the same content, as an interrupted restore leaves it,
+// stays; another one is somebody's.
+func (p *projectRestore) draft() (err error) {
+	if exists(p.path()) {
+		same, err := p.same()
+		if err == nil && !same {
+			err = hob.Errorf(hob.Conflict, "%s is there and is not the backup's; move it away, or choose another data folder with --data", p.path())
+		}
+		return err
+	}
+	f, err := os.CreateTemp(p.dir, "."+projectFile+"-*") // made with mode 0600
+	if err != nil {
+		return fmt.Errorf("restore the project database: %w", err)
+	}
+	p.temp = f.Name()
+	err = p.archive.Project(f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		p.clean()
+		return fmt.Errorf("restore the project database: %w", err)
+	}
+	return nil
+}
+
+func (p *projectRestore) same() (bool, error) {
+	f, err := os.Open(p.path())
+	if err != nil {
+		return false, fmt.Errorf("look at the project database: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return false, fmt.Errorf("look at the project database: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)) == p.archive.Manifest.Project.SHA256, nil
+}
+
+// place gives the draft its name.
+func (p *projectRestore) place() error {
+	if p.temp == "" {
+		return nil
+	}
+	if exists(p.path()) {
+		return hob.Errorf(hob.Conflict, "%s was made meanwhile", p.path())
+	}
+	if err := os.Rename(p.temp, p.path()); err != nil {
+		return fmt.Errorf("restore the project database: %w", err)
+	}
+	p.placed = true
+	return syncFolder(p.dir)
+}
+
+// undo takes the file away again; one that stays is found to be the same by the next restore.
+func (p *projectRestore) undo() {
+	if p.placed {
+		_ = os.Remove(p.path())
+	}
+}
+
+// clean removes a draft that was not placed; a draft that stays behind does no harm.
+func (p *projectRestore) clean() {
+	if p.temp != "" && !p.placed {
+		_ = os.Remove(p.temp)
+	}
+}
+
+func listHeld(ctx context.Context, w world, c config.Config, asJSON bool) error {
+	r, err := connect(c)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	list, err := r.HeldRuns(ctx)
+	if err != nil {
+		return r.explain(err)
+	}
+	if asJSON {
+		return writeJSON(w, map[string]any{"runs": list})
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(w.stdout, "no run is held")
+		return nil
+	}
+	for _, x := range list {
+		last := "nothing"
+		if x.LastEvent != nil {
+			last = string(x.LastEvent.Type) + " at " + x.LastEvent.At.Format(time.RFC3339)
+			if x.LastEvent.Tool != "" {
+				last = x.LastEvent.Tool + ": " + last
+			}
+		}
+		fmt.Fprintf(w.stdout, "%s  agent %s, session %s, turn %d, since %s; the last it did: %s\n", x.ID, x.Agent, plain(string(x.Session)), x.Turn,
+			x.CreatedAt.Format(time.RFC3339), plain(last))
+	}
+	fmt.Fprintf(w.stdout, "let them go on with: %s restore --release, or the ids of some\n", w.program)
+	return nil
+}
+
+func releaseHeld(ctx context.Context, w world, c config.Config, words []string, asJSON bool) error {
+	ids := make([]hob.RunID, len(words))
+	for i, word := range words {
+		ids[i] = hob.RunID(strings.TrimSpace(word))
+	}
+	r, err := connect(c)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	n, err := r.ReleaseHeld(ctx, ids...)
+	if err != nil {
+		return r.explain(err)
+	}
+	if asJSON {
+		return writeJSON(w, map[string]any{"released": n})
+	}
+	_, err = fmt.Fprintf(w.stdout, "released %s\n", count(int(n), "run"))
+	return err
+}
