@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -126,6 +127,16 @@ type conn struct {
 func (c *conn) Close() error {
 	c.once.Do(func() { c.l.give(c.host) })
 	return c.Conn.Close()
+}
+
+// CloseWrite ends what is sent. net/http asks for it where an answer must arrive although the request was not read whole.
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if tcp := tcpOf(c); tcp != nil {
+		return tcp.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // tcpOf is the TCP connection beneath a connection, nil where it is of another kind.

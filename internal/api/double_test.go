@@ -6,12 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"hob"
 	"hob/internal/api"
 )
+
+// steadyPieces is how many pieces the model "steady" says, one every few milliseconds.
+const steadyPieces = 250
 
 // player is the one double: a model that answers with fixed deltas.
 type player struct {
@@ -44,6 +49,13 @@ func (p *player) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta,
 			call := &hob.ModelCall{ID: "call_one", Name: "clock", Arguments: `{"zone":"UTC"}`}
 			_ = yield(hob.Delta{Call: call}, nil) && yield(hob.Delta{Finish: hob.FinishToolCalls, Usage: usage}, nil)
 			return
+		case r.Model == "steady":
+			for i := range steadyPieces {
+				time.Sleep(5 * time.Millisecond)
+				if ctx.Err() != nil || !yield(hob.Delta{Text: strings.Repeat(strconv.Itoa(i)+" ü\n", 1+i%40)}, nil) {
+					return
+				}
+			}
 		case r.Model == "long":
 			piece := strings.Repeat("0123456789abcdef", 512)
 			for range 150 {

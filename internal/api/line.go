@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -121,7 +120,7 @@ func (l *line) end(t *stream, err error) bool {
 	if !errors.Is(err, errLeft) {
 		t.s.cutOff(t.record, err)
 	}
-	if tcp := tcpOf(l.conn); tcp != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	if tcp := tcpOf(l.conn); tcp != nil && errors.Is(err, errSlow) {
 		_ = tcp.SetLinger(0) // the system need not keep what the reader does not take
 	}
 	_ = l.conn.Close()
@@ -150,7 +149,7 @@ func (l *line) next(s *server) {
 
 // linger closes a connection once the client has, or has had the time to.
 func (l *line) linger() {
-	if tcp := tcpOf(l.conn); tcp != nil && tcp.CloseWrite() == nil {
+	if closeWrite(l.conn) == nil {
 		_ = l.conn.SetReadDeadline(socketTime(lingerTime))
 		l.listening.Wait()
 		_, _ = io.Copy(io.Discard, io.LimitReader(l.conn, headerSize))
@@ -173,6 +172,9 @@ func (b *begun) Read(p []byte) (int, error) {
 	b.head = b.head[n:]
 	return n, nil
 }
+
+// CloseWrite ends what is sent.
+func (b *begun) CloseWrite() error { return closeWrite(b.Conn) }
 
 // single is a listener with one connection, which is there already.
 type single struct{ conn net.Conn }

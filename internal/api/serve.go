@@ -187,7 +187,8 @@ func (s *server) enter(c *call) error {
 
 // failed answers a handler's error, or cuts the connection when the answer has begun.
 func (s *server) failed(c *call, a *answered, err error) {
-	if errors.Is(err, errLeft) || c.Context().Err() != nil && (errors.Is(err, c.Context().Err()) || a.status != 0) {
+	gone := c.Context().Err()
+	if errors.Is(err, errLeft) || gone != nil && !errors.Is(err, errSlow) && (errors.Is(err, gone) || a.status != 0) {
 		cut(c.rc) // the client left, or still reads and sends no more: it must not take this for a whole answer
 		return
 	}

@@ -183,13 +183,17 @@ func (s *server) endOwn(ctx context.Context, l *lease, r reading) error {
 	return err
 }
 
-// unsent is the error for a piece that could not be written. Only a reader that is too slow is worth a word.
+// errSlow ends the stream of a reader that left a piece unread for Limits.WriteTime.
+var errSlow = errors.New("the reader is too slow")
+
+// unsent is the error for a piece that could not be written. net/http says that the client left then, whatever the cause.
 func (t *stream) unsent(err error) error {
+	cause := context.Cause(t.lease.ctx)
 	switch {
-	case context.Cause(t.lease.ctx) != nil:
+	case cause != nil && !errors.Is(cause, errLeft):
 		return t.s.left(t.lease, t.reading, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return hob.Wrap("a reader is too slow", err)
+		return errSlow
 	}
 	return errLeft
 }

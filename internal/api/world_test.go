@@ -86,6 +86,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	w.handler = api.New(c)
 	w.server = httptest.NewUnstartedServer(nil)
 	w.server.Config = api.Server("", w.handler)
+	w.server.Listener = api.Listen(w.server.Listener, api.DefaultConnLimits())
 	w.server.Start()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan struct{})
@@ -93,6 +94,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	t.Cleanup(func() {
 		w.model.end()
 		w.server.Close()
+		_ = api.Close(w.server.Config) // the streams that net/http gave away
 		stop()
 		<-served
 		now, end := context.WithTimeout(context.Background(), 5*time.Second)
@@ -237,7 +239,7 @@ func (w *world) agent(model string) hob.AgentID {
 // models resolves to the player, whose behaviour the model's name picks.
 func (w *world) models(_ context.Context, _ hob.WorkspaceID, model string) (hob.Model, error) {
 	switch model {
-	case "fixed", "slow", "broken", "calls", "long", "scripted/demo":
+	case "fixed", "slow", "steady", "broken", "calls", "long", "scripted/demo":
 		return hob.Model{Provider: w.model, Name: "fixed", Model: model, Window: 100_000}, nil
 	}
 	if name, rest, _ := strings.Cut(model, "/"); name == "openrouter" || name == "mine" {
