@@ -1,10 +1,12 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"hob"
+	"hob/internal/engine"
 )
 
 // TestRecover_ManyRunsAreTakenUpOnceEach restarts a process that drove more runs than are claimed at one look.
@@ -37,5 +39,31 @@ func TestRecover_ManyRunsAreTakenUpOnceEach(t *testing.T) {
 	}
 	if done != 100 { // as many as are listed
 		t.Fatalf("%d runs are listed", done)
+	}
+}
+
+// TestDrain_AHandoverIsNoStall lets a process end in good order, its leases looked after to the end, and another one take
+// what it left.
+func TestDrain_AHandoverIsNoStall(t *testing.T) {
+	t.Parallel()
+	const runs = 8
+	w := hanging(t, engine.Limits{})
+	for range runs {
+		w.start("go", hob.RunOptions{})
+	}
+	for range runs {
+		w.toolCame()
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = w.engine.Drain(ended)
+	claimed, err := w.store.Claim(t.Context(), "the next process", time.Minute, 2*runs, false)
+	if err != nil || len(claimed) != runs {
+		t.Fatalf("%d of %d runs were left: %v", len(claimed), runs, err)
+	}
+	for _, c := range claimed {
+		if st, err := w.store.Load(t.Context(), c.Run); err != nil || st.Run.Stalls != 0 {
+			t.Errorf("%s has %d stalls: %v", c.Run, st.Run.Stalls, err)
+		}
 	}
 }

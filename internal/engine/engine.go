@@ -283,7 +283,7 @@ func overloaded(text, code string) error {
 func (e *Engine) launch(a *active) {
 	e.group.Go(func() {
 		ours := a.drive()
-		if e.forget(a); !ours {
+		if e.forget(a); !ours && !errors.Is(a.cause(), errHandover) { // those are released all at once
 			e.giveBack(a.id)
 		}
 	})
