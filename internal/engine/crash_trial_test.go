@@ -173,11 +173,11 @@ func (c *trial) start() *process {
 
 // stop ends a process: in good order, or what is left of a dead one.
 func (p *process) stop() {
-	p.end()
-	<-p.served
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = p.engine.Drain(now)
+	p.end() // leases are looked after until the last run is handed over
+	<-p.served
 	p.die()
 	p.under.Wait()
 }
