@@ -58,6 +58,7 @@ func sqliteParts() []part {
 // options is the command line.
 type options struct {
 	long, keep bool
+	bugs       bool // try the checks themselves
 	only       []string
 	seed       uint64
 	hob        string
@@ -71,17 +72,13 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.BoolVar(&o.keep, "keep", false, "keep the folder with data and logs, and say where it is; a violation keeps it always")
 	flags.Uint64Var(&o.seed, "seed", o.seed, "what chance is drawn from; the same seed does the same, as far as the machine allows")
 	flags.StringVar(&o.hob, "hob", "", "the program to test; empty: built from this module")
+	flags.BoolVar(&o.bugs, "bugs", false, "plant faults in the program and see whether the checks find each; -only names faults then")
 	flags.Func("only", "run only these parts: a list such as kill,stop", func(list string) error {
-		for name := range strings.SplitSeq(list, ",") {
-			if !slices.ContainsFunc(parts(), func(p part) bool { return p.name == name }) {
-				return fmt.Errorf("there is no part %q; they are %s", name, strings.Join(partNames(), ", "))
-			}
-			o.only = append(o.only, name)
-		}
+		o.only = append(o.only, strings.Split(list, ",")...)
 		return nil
 	})
 	flags.Usage = func() {
-		fmt.Fprintln(out, "usage: chaos [-long] [-keep] [-seed N] [-hob path] [-only part,…]")
+		fmt.Fprintln(out, "usage: chaos [-long | -bugs] [-keep] [-seed N] [-hob path] [-only part,…]")
 		flags.PrintDefaults()
 		for _, p := range parts() {
 			fmt.Fprintf(out, "  part %-10s %s\n", p.name, p.about)
@@ -90,12 +87,28 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+	err := o.known()
 	if flags.NArg() > 0 {
-		err := fmt.Errorf("unexpected word %q", flags.Arg(0))
-		fmt.Fprintln(out, err)
-		return o, err
+		err = fmt.Errorf("unexpected word %q", flags.Arg(0))
 	}
-	return o, nil
+	if err != nil {
+		fmt.Fprintln(out, err)
+	}
+	return o, err
+}
+
+// known wants the names of -only to be those of parts, or of faults.
+func (o options) known() error {
+	what, names := "part", partNames()
+	if o.bugs {
+		what, names = "fault", bugNames()
+	}
+	for _, name := range o.only {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("there is no %s %q; they are %s", what, name, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 func partNames() []string {
@@ -123,7 +136,11 @@ func run(args []string, out, progress io.Writer) int {
 		fmt.Fprintln(progress, "chaos:", err)
 		return exitFault
 	}
-	code := h.all(ctx, out)
+	all := h.all
+	if o.bugs {
+		all = h.plant
+	}
+	code := all(ctx, out)
 	h.close(code != exitOK)
 	return code
 }

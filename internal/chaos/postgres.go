@@ -31,6 +31,9 @@ const (
 	handoverTime = 2 * time.Second       // of silence in a run that a replica hands over
 )
 
+// handedGoOn is promised of a stop by SIGTERM.
+const handedGoOn = "runs handed over go on"
+
 // fleetPatience is how long the runs of a part may take to end behind the last fault.
 const fleetPatience = 90 * time.Second
 
@@ -254,25 +257,16 @@ func restartsPart(ctx context.Context, h *harness) ([]verdict, error) {
 }
 
 // firstStart asks any server for a run until one takes it, and tells how long that took.
-func (s *siege) firstStart(ctx context.Context, n int) (time.Duration, error) {
+func (s *siege) firstStart(parent context.Context, n int) (time.Duration, error) {
 	began := time.Now()
-	mark := fmt.Sprintf("first-%d", n)
-	p := plan{words: 1}
-	m := &message{mark: mark, text: messageText(mark, p), key: "key-" + mark, session: hob.SessionID(mark), plan: p}
-	s.w.add(m)
-	r := &reading{s: s.storm, m: m, luck: s.luck}
-	for len(m.runs) == 0 {
-		if ctx.Err() != nil || time.Since(began) > fleetPatience || !s.storm.ask(ctx, r) {
-			return 0, fmt.Errorf("no run is accepted after a restart of Postgres; the servers' logs end with:\n%s", s.f.tails())
-		}
+	ctx, stop := context.WithTimeout(parent, fleetPatience)
+	defer stop()
+	a := newAsking(s.storm, fmt.Sprintf("first-%d", n))
+	if !a.until(ctx) {
+		return 0, fmt.Errorf("no run is accepted after a restart of Postgres; the servers' logs end with:\n%s", s.f.tails())
 	}
 	took := time.Since(began)
-	s.storm.group.Go(func() {
-		r.run = m.runs[0]
-		if r.follow(ctx); r.over {
-			s.w.finished(m)
-		}
-	})
+	a.follow(parent)
 	return took, nil
 }
 
@@ -338,7 +332,7 @@ func rollingPart(ctx context.Context, h *harness) ([]verdict, error) {
 	times := silences(logs)
 	c := s.w.counts()
 	return append(verdicts, judge("SIGTERM ends a server in time", bad, "%d times, drain %s", ended, rollingDrain),
-		within("runs handed over go on", times, handoverTime),
+		within(handedGoOn, times, handoverTime),
 		tested(need{"restarts", ended, rounds * replicas}, need{"runs handed over", len(times), rounds * replicas},
 			need{"runs accepted", c.accepted, rounds * replicas * 5}, need{"ends seen", c.done, c.accepted * 8 / 10})), nil
 }

@@ -80,16 +80,6 @@ func (f *fleet) join(ctx context.Context, s fleetSetting) (err error) {
 	return nil
 }
 
-// share is the same cluster with other servers on a database of their own.
-func (f *fleet) share(ctx context.Context, s fleetSetting) (*fleet, error) {
-	g := &fleet{h: f.h, cluster: f.cluster}
-	if err := g.join(ctx, s); err != nil {
-		g.leave()
-		return nil, err
-	}
-	return g, nil
-}
-
 // leave ends the servers and the proxy; the cluster stays.
 func (f *fleet) leave() {
 	for _, s := range f.servers {

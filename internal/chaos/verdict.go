@@ -55,9 +55,12 @@ type need struct {
 	got, want int
 }
 
+// testedName is how the verdict reads that says whether a part tested anything.
+const testedName = "the part tested something"
+
 // tested is the verdict that a part was not vacuous: each need was met.
 func tested(needs ...need) verdict {
-	v := verdict{name: "the part tested something"}
+	v := verdict{name: testedName}
 	for i, n := range needs {
 		if i > 0 {
 			v.figures += ", "
