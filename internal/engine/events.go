@@ -89,18 +89,15 @@ func (r *reader) read() bool {
 func (r *reader) elsewhere() bool {
 	wake, end := r.e.hub.subscribe(r.id) // before the first look, so that nothing falls between the two
 	defer end()
-	for {
-		over, ok := r.stored()
-		if !ok || over {
+	for r.e.find(r.id) == nil {
+		if over, ok := r.stored(); over || !ok {
 			return false
 		}
 		if !r.wait(wake, r.e.hub.poll()) {
 			return false
 		}
-		if r.e.find(r.id) != nil {
-			return true
-		}
 	}
+	return true
 }
 
 // stored gives what the store has behind the position. over means that the run's last event was given.
