@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,12 +21,16 @@ const (
 	diesAfter              // it happens, and the process dies before it hears so
 	toldFailed             // it happens, its caller is told that it failed, and the process lives on
 	refused                // it does not happen, its caller is told so, and the process lives on
+	late                   // the process is gone, and what it had sent arrives when the next one is at work
 )
 
-var modes = []mode{diesBefore, diesAfter, toldFailed, refused}
+var modes = []mode{diesBefore, diesAfter, toldFailed, refused, late}
+
+// sent are the operations that can arrive late; any other is as if the process had died before it.
+var sent = []string{"StartRun", "Commit", "Claim", "Renew", "Release", "RequestCancel", "tool call", "model call"}
 
 func (m mode) String() string {
-	return [...]string{"dies before", "dies after", "told failed", "refused"}[m]
+	return [...]string{"dies before", "dies after", "told failed", "refused", "late"}[m]
 }
 
 // live says whether the process lives on.
@@ -68,7 +73,14 @@ func (p *process) pass(name string) (m mode, met, alive bool) {
 	c.faults, c.count = c.faults[1:], 0
 	c.met = append(c.met, hit{name, m})
 	c.trace = append(c.trace, fmt.Sprintf("<- %s", m))
-	if m == diesBefore {
+	if m == late {
+		if slices.Contains(sent, name) {
+			c.lates.Add(1)
+		} else {
+			m = diesBefore
+		}
+	}
+	if m == diesBefore || m == late {
 		p.dieLocked()
 	}
 	return m, true, true
@@ -86,6 +98,9 @@ func op[T any](p *process, name string, do func() (T, error)) (T, error) {
 	switch {
 	case met && m == diesBefore:
 		return zero, errDied
+	case met && m == late:
+		go p.later(func() { _, _ = do() })
+		return zero, errDied
 	case met && m == refused:
 		return zero, errFailed()
 	}
@@ -100,6 +115,22 @@ func op[T any](p *process, name string, do func() (T, error)) (T, error) {
 		return zero, errFailed()
 	}
 	return v, err
+}
+
+// later does what a dead process had sent once the next one has taken over.
+func (p *process) later(do func()) {
+	c := p.trial
+	defer c.lates.Done()
+	for {
+		c.mu.Lock()
+		over, moved := c.gone || c.now != nil && c.now.number > p.number, c.moved
+		c.mu.Unlock()
+		if over {
+			do()
+			return
+		}
+		<-moved
+	}
 }
 
 // act is op for what gives nothing but an error.

@@ -121,7 +121,7 @@ type enumeration struct {
 	rigs  chan *rig
 
 	mu     sync.Mutex
-	points map[string]*[4]int       // by play and mode of the only fault
+	points map[string]*[5]int       // by play and mode of the only fault
 	pairs  map[string]int           // by play: trials with two faults
 	ops    map[string]map[mode]int  // by operation
 	spent  map[string]time.Duration // by play
@@ -130,7 +130,7 @@ type enumeration struct {
 
 func newEnumeration(every int) *enumeration {
 	return &enumeration{
-		every: every, rigs: make(chan *rig, 64), points: map[string]*[4]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
+		every: every, rigs: make(chan *rig, 64), points: map[string]*[5]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
 	}
 }
 
@@ -178,7 +178,7 @@ func (e *enumeration) run(t *testing.T) {
 	t.Helper()
 	var group sync.WaitGroup
 	for _, p := range plays() {
-		e.points[p.name] = &[4]int{}
+		e.points[p.name] = &[5]int{}
 		for _, m := range modes {
 			group.Go(func() { e.single(p, m) })
 		}
@@ -230,7 +230,7 @@ func (e *enumeration) double(p play) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for n := 1; ; n++ {
-		first := []mode{diesAfter, toldFailed}[n%2]
+		first := []mode{diesAfter, toldFailed, late}[n%3]
 		m := 1 + n%e.every
 		met := e.try(p, crash{n, first}, crash{m, diesAfter})
 		if met == 0 {

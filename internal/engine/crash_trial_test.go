@@ -70,11 +70,14 @@ type trial struct {
 	accepted hob.RunID     // the run that the client was told of
 	seen     []hob.Event   // by the client
 	starts   int           // processes so far
+
+	lates sync.WaitGroup // operations that are yet to arrive
 }
 
 // process is one process of a trial.
 type process struct {
 	trial  *trial
+	number int // from 1
 	engine *engine.Engine
 	died   chan struct{}
 	under  sync.WaitGroup // operations under way
@@ -152,6 +155,7 @@ func (c *trial) start() *process {
 		limits.Lease = 1500 * time.Millisecond
 	}
 	c.starts++
+	p.number = c.starts
 	p.engine = engine.New(engine.Config{
 		Store: &seamStore{p: p, inner: c.rig.store}, Models: p.models, Toolsets: []hob.Toolset{seamTools{p}}, Limits: limits,
 		Settings: p.settings, Alone: true, Log: slog.New(slog.DiscardHandler),
@@ -286,6 +290,7 @@ func (c *trial) run(ctx context.Context) error {
 	group.Go(func() { c.meddle(actors) })
 	group.Go(func() {
 		err := c.client(ctx)
+		c.lates.Wait()
 		if err == nil && !c.settled(ctx) {
 			err = errors.New("a run did not come to its end")
 		}
