@@ -133,6 +133,7 @@ type server struct {
 	auth     *authenticator
 	limits   *limiter
 	streams  *streams
+	refusals *refusals
 	lines    lines
 	metrics  metrics
 	builtins map[string]hob.Tool
@@ -176,6 +177,7 @@ func New(c Config) http.Handler {
 	s.auth = newAuthenticator(c)
 	s.limits = newLimiter(c.Limits, c.Clock)
 	s.streams = newStreams(c.Limits, s.auth)
+	s.refusals = newRefusals()
 	s.openapi = sync.OnceValues(s.describe)
 	s.index = sync.OnceValues(parseIndex)
 	s.pieces.New = newPiece

@@ -17,7 +17,20 @@ func orNull(s string) *string {
 	return &s
 }
 
+// busy refuses a run that would be refused anyway, before anything of it is read: a server with too much to do keeps its
+// time for the runs it has accepted.
+func (c *call) busy() error {
+	err := c.s.Engine.Busy(c.by.Workspace)
+	if err != nil {
+		c.s.refusals.wait()
+	}
+	return err
+}
+
 func runSync(c *call) error {
+	if err := c.busy(); err != nil {
+		return err
+	}
 	l, err := c.s.streams.hold(c.Context(), c, false)
 	if err != nil {
 		return err
@@ -41,6 +54,9 @@ func runSync(c *call) error {
 }
 
 func runStream(c *call) error {
+	if err := c.busy(); err != nil {
+		return err
+	}
 	l, err := c.s.streams.hold(context.Background(), c, true)
 	if err != nil {
 		return err

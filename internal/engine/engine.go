@@ -66,9 +66,10 @@ type Engine struct {
 
 	hub hub
 
+	admission *admission
+
 	mu     sync.Mutex
 	active map[hob.RunID]*active
-	drain  bool
 	// orphans are runs whose lease is ours but which nobody drives: their release failed and is tried again.
 	orphans map[hob.RunID]bool
 
@@ -108,7 +109,9 @@ func New(c Config) *Engine {
 	if c.Owner == "" {
 		c.Owner = "engine-" + hob.RandomHex(6)
 	}
-	e := &Engine{Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}}
+	e := &Engine{
+		Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}, admission: newAdmission(c.Limits.Active),
+	}
 	e.wake, e.check = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.base, e.end = context.WithCancelCause(context.Background())
 	return e
@@ -142,7 +145,7 @@ type Started struct {
 // Start accepts a run and drives it in the background. It is durable when Start returns. Errors: NotFound for an agent
 // or session the principal does not see, Forbidden without the right to run, Invalid for a model nobody serves, Conflict
 // for a session of another agent, Unprocessable for an idempotency key used with another body, Unavailable when the
-// server is full or ending.
+// server is full or ending, RateLimited when the workspace has its share of a server that others need too.
 func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (Started, error) {
 	plan, err := e.prepare(ctx, by, in)
 	if err != nil {
@@ -150,8 +153,11 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 	}
 	a := e.newActive(plan.run, plan)
 	if err := e.admit(a); err != nil {
+		a.close()
 		return Started{}, err
 	}
+	defer e.group.Done()
+	defer e.admission.begun(a.object.Workspace)
 	// The model is called beside the commit of the start: nothing is shown before it is durable, and a run that is not
 	// accepted has at most cost a model call. With an idempotency key the run may exist already, so that waits.
 	beside := in.Idempotency == nil
@@ -165,7 +171,9 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 	if seeded.Bug("ack_before_commit") {
 		return e.ackEarly(a, n), nil
 	}
+	began := monotonic()
 	started, err := e.Store.StartRun(context.WithoutCancel(ctx), n)
+	e.written(began, err)
 	if err != nil && doubtful(err) {
 		started, err = e.settleStart(ctx, a.id, err)
 	}
@@ -243,6 +251,7 @@ type Stats struct {
 	// Model calls, those for summaries included, their tokens and what they cost, in billionths of a dollar.
 	Calls, Tokens, Cost int64
 	Summaries           int64 // model calls for summaries
+	Admission
 }
 
 // Stats tells what this process drives and has driven.
@@ -253,30 +262,8 @@ func (e *Engine) Stats() Stats {
 	return Stats{
 		Active: int64(n), Started: e.started.Load(), Finished: e.finished.Load(), Failed: e.failed.Load(), Recovered: e.recovered.Load(),
 		Calls: e.calls.Load(), Tokens: e.tokens.Load(), Cost: e.cost.Load(), Summaries: e.summaries.Load(),
+		Admission: e.admission.stats(),
 	}
-}
-
-// admit gives an active run its place, or refuses it.
-func (e *Engine) admit(a *active) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.drain {
-		return overloaded("the server is shutting down; try again in a moment", "shutting_down")
-	}
-	if len(e.active) >= e.Limits.Active {
-		return overloaded("the server drives as many runs as it may; try again in a moment", "overloaded")
-	}
-	if e.active[a.id] != nil {
-		return hob.Errorf(hob.Conflict, "run %s is already driven here", a.id)
-	}
-	e.active[a.id] = a
-	return nil
-}
-
-func overloaded(text, code string) error {
-	err := hob.Errorf(hob.Unavailable, "%s", text).WithCode(code)
-	err.RetryAfter = time.Second
-	return err
 }
 
 // launch drives an admitted run in a goroutine of its own, which is the only one to touch the run.
@@ -295,6 +282,7 @@ func (e *Engine) forget(a *active) {
 	defer e.mu.Unlock()
 	if e.active[a.id] == a {
 		delete(e.active, a.id)
+		e.admission.leave(a.object.Workspace)
 	}
 }
 

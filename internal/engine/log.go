@@ -193,7 +193,9 @@ func (l *runLog) flush() {
 			return
 		}
 		err := l.e.Store.Commit(context.WithoutCancel(l.e.base), c)
+		began := monotonic()
 		l.settle(c.Events, c.Outcome != nil, err)
+		l.e.written(began, err)
 		if err != nil {
 			return
 		}

@@ -79,7 +79,7 @@ func (e *Engine) claim(ctx context.Context, all bool) error {
 		return nil
 	}
 	for {
-		room := min(claimBatch, e.room())
+		room := min(claimBatch, e.admission.room())
 		if room <= 0 {
 			return nil
 		}
@@ -90,19 +90,10 @@ func (e *Engine) claim(ctx context.Context, all bool) error {
 		for _, c := range claimed {
 			e.takeUp(ctx, c)
 		}
-		if len(claimed) < room {
+		if len(claimed) < claimBatch {
 			return nil
 		}
 	}
-}
-
-func (e *Engine) room() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.drain {
-		return 0
-	}
-	return e.Limits.Active - len(e.active)
 }
 
 // takeUp drives a claimed run on. One that cannot be (its agent's model is gone, say) ends as failed, with the reason; where
@@ -121,6 +112,7 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 		e.orphan(c.Run)
 		return
 	}
+	defer e.group.Done()
 	e.recovered.Add(1)
 	e.hub.changed([]hob.RunID{c.Run}) // who followed it elsewhere follows it here
 	e.Log.Info("a run is taken up again", slog.String("run", string(c.Run)), slog.Int("attempt", p.run.Attempt))
@@ -195,7 +187,7 @@ func (e *Engine) releaseOrphans(ctx context.Context) {
 // handed over: their leases are released, and another process, or this one when it starts again, goes on with them.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Lock()
-	e.drain = true
+	e.admission.close()
 	e.mu.Unlock()
 	idle := make(chan struct{})
 	go func() {
