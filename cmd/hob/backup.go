@@ -40,7 +40,7 @@ func storeOptions() []string {
 func restoreOptions() []string { return append(storeOptions(), "--addr", "--service-key", "HOB_KEY") }
 
 // backupName is how a backup is called that the user gives no name.
-const backupName = "hob-backup-20060102T150405Z.tar.gz"
+const backupName = "hob-backup-20060102T150405.000Z.tar.gz"
 
 func makeBackup(ctx context.Context, w world) error {
 	c, words, err := w.load(flag.NewFlagSet("backup", flag.ContinueOnError))

@@ -99,14 +99,17 @@ func restoreFile(ctx context.Context, w world, c config.Config, path string, mos
 		return err
 	}
 	p := &projectRestore{archive: a, dir: c.Data}
+	ready := func() error { return nil }
 	if ownProject(c) != "" && m.Project != nil {
-		if err := p.draft(); err != nil {
-			return err
+		if !exists(filepath.Join(c.Data, store.FileName)) { // else what is in there is the better reason to refuse
+			if err := p.free(); err != nil {
+				return notEmpty(c, err)
+			}
 		}
+		ready = p.place
 	}
-	defer p.clean()
 	done, err := store.Load(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: box}, store.Loading{
-		Shape: m.Store, Chunks: a.Chunks(), Hold: true, Ready: p.place,
+		Shape: m.Store, Chunks: a.Chunks(), Hold: true, Ready: ready,
 	})
 	if err != nil {
 		p.undo()
@@ -150,37 +153,26 @@ func notEmpty(c config.Config, err error) error {
 	return fmt.Errorf("%w; choose another data folder with --data, or move the files in %s away", err, c.Data)
 }
 
-// projectRestore puts the agents' file into place: drafted before the load, named when only the commit is left.
+// projectRestore puts the agents' file into place, when only the commit of the store is left.
 type projectRestore struct {
 	archive *backup.Archive
 	dir     string
-	temp    string // the draft; "" = there is none to place
-	placed  bool   // it got its name from us
+	placed  bool // it got its name from us
 }
 
 func (p *projectRestore) path() string { return filepath.Join(p.dir, projectFile) }
 
-// draft writes the file under another name. One that is there with the same content, as an interrupted restore leaves it,
-// stays; another one is somebody's.
-func (p *projectRestore) draft() (err error) {
-	if exists(p.path()) {
-		same, err := p.same()
-		if err == nil && !same {
-			err = hob.Errorf(hob.Conflict, "%s is there and is not the backup's; move it away, or choose another data folder with --data", p.path())
-		}
-		return err
+// free refuses where another file has the name. One with the backup's content, as a restore that was killed leaves it, is
+// the same file.
+func (p *projectRestore) free() error {
+	if !exists(p.path()) {
+		return nil
 	}
-	f, err := os.CreateTemp(p.dir, "."+projectFile+"-*") // made with mode 0600
-	if err != nil {
-		return fmt.Errorf("restore the project database: %w", err)
+	same, err := p.same()
+	if err == nil && !same {
+		err = hob.Errorf(hob.Conflict, "%s is there and is not the backup's", p.path())
 	}
-	p.temp = f.Name()
-	err = p.archive.Project(f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		p.clean()
-		return fmt.Errorf("restore the project database: %w", err)
-	}
-	return nil
+	return err
 }
 
 func (p *projectRestore) same() (bool, error) {
@@ -196,15 +188,21 @@ func (p *projectRestore) same() (bool, error) {
 	return hex.EncodeToString(sum.Sum(nil)) == p.archive.Manifest.Project.SHA256, nil
 }
 
-// place gives the draft its name.
-func (p *projectRestore) place() error {
-	if p.temp == "" {
-		return nil
+// place writes the file under another name and then gives it its own.
+func (p *projectRestore) place() (err error) {
+	if err := p.free(); err != nil || exists(p.path()) {
+		return err
 	}
-	if exists(p.path()) {
-		return hob.Errorf(hob.Conflict, "%s was made meanwhile", p.path())
+	f, err := os.CreateTemp(p.dir, "."+projectFile+"-*") // made with mode 0600
+	if err != nil {
+		return fmt.Errorf("restore the project database: %w", err)
 	}
-	if err := os.Rename(p.temp, p.path()); err != nil {
+	defer func() { err = errors.Join(err, gone(os.Remove(f.Name()))) }()
+	err = p.archive.Project(f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("restore the project database: %w", err)
+	}
+	if err := os.Rename(f.Name(), p.path()); err != nil {
 		return fmt.Errorf("restore the project database: %w", err)
 	}
 	p.placed = true
@@ -215,13 +213,6 @@ func (p *projectRestore) place() error {
 func (p *projectRestore) undo() {
 	if p.placed {
 		_ = os.Remove(p.path())
-	}
-}
-
-// clean removes a draft that was not placed; a draft that stays behind does no harm.
-func (p *projectRestore) clean() {
-	if p.temp != "" && !p.placed {
-		_ = os.Remove(p.temp)
 	}
 }
 

@@ -49,10 +49,9 @@ func Load(ctx context.Context, c Config, in Loading) (Loaded, error) {
 	out, err := l.load(ctx, in, known)
 	if err != nil {
 		l.rollback()
+		return Loaded{}, fmt.Errorf("load a dump: %w", errors.Join(err, l.close()))
 	}
-	if err = errors.Join(err, l.close()); err != nil {
-		return Loaded{}, fmt.Errorf("load a dump: %w", err)
-	}
+	_ = l.close() // what is committed stays, however the connection ends
 	return out, nil
 }
 
