@@ -331,7 +331,7 @@ func rollingPart(ctx context.Context, h *harness) ([]verdict, error) {
 	}
 	times := silences(logs)
 	c := s.w.counts()
-	return append(verdicts, judge("SIGTERM ends a server in time", bad, "%d times, drain %s", ended, rollingDrain),
+	return append(verdicts, judge("SIGTERM ends the server in time", bad, "%d times, drain %s", ended, rollingDrain),
 		within(handedGoOn, times, handoverTime),
 		tested(need{"restarts", ended, rounds * replicas}, need{"runs handed over", len(times), rounds * replicas},
 			need{"runs accepted", c.accepted, rounds * replicas * 5}, need{"ends seen", c.done, c.accepted * 8 / 10})), nil
