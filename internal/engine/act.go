@@ -275,13 +275,14 @@ func (a *active) answer(b *batch, calls []hob.ToolCall, states []hob.CallState) 
 	}
 }
 
-// settleRest answers every call of the step that has no result, so that the history stays valid.
+// settleRest answers every call of the step that has no result, so that the history stays valid. A call that was intended
+// more than once may have been made by whoever intended it first.
 func (a *active) settleRest(calls []hob.ToolCall, states []hob.CallState, why string) {
 	for i := range states {
 		s := &states[i]
 		switch {
 		case s.Status == hob.CallDone:
-		case s.Status == hob.CallIntent && !a.mine[s.ID]:
+		case s.Status == hob.CallIntent && (!a.mine[s.ID] || s.Attempt > 1):
 			a.finish(s, unknownOutcome(), a.log.note)
 		default:
 			a.finish(s, hob.Result{IsError: true, Text: why}, a.log.note)

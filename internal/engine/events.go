@@ -48,23 +48,23 @@ type reader struct {
 	yield func([]hob.Event, error) bool
 }
 
-// check refuses a run that the caller may not read and a position that no log can have.
+// check refuses a run that the caller may not read and a position that no log can have. The store may know events whose
+// commit was not answered yet, and a reader may have them from there.
 func (r *reader) check() error {
-	var last int64
 	if a := r.e.find(r.id); a != nil {
 		if err := hob.Can(r.by, hob.ScopeRead, a.object); err != nil {
 			return runNotFound(err)
 		}
-		last = a.log.last()
-	} else {
-		run, err := r.e.Store.Run(r.ctx, r.by, r.id)
-		if err != nil {
-			return err
+		if r.pos >= 0 && r.pos <= a.log.last() {
+			return nil
 		}
-		last = run.LastSeq
 	}
-	if r.pos < 0 || r.pos > last {
-		return hob.Errorf(hob.Invalid, "event id %d is beyond the end of the run's log, which is %d", r.pos, last).WithCode("invalid_event_id")
+	run, err := r.e.Store.Run(r.ctx, r.by, r.id)
+	if err != nil {
+		return err
+	}
+	if r.pos < 0 || r.pos > run.LastSeq {
+		return hob.Errorf(hob.Invalid, "event id %d is beyond the end of the run's log, which is %d", r.pos, run.LastSeq).WithCode("invalid_event_id")
 	}
 	return nil
 }
