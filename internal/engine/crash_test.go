@@ -88,18 +88,18 @@ func TestCrash_EveryPoint(t *testing.T) {
 	const rigs = 6
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		e := newEnumeration(1)
+		e := newEnumeration(t, 1)
 		for range rigs {
 			e.rigs <- &rig{openStore(t), scripted(t)}
 		}
-		e.run(t)
+		e.run()
 	})
 	if testing.Short() {
 		return
 	}
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		e := newEnumeration(7) // the recoveries are the engine's: a part of them will do
+		e := newEnumeration(t, 7) // the recoveries are the engine's: a part of them will do
 		for range rigs {
 			s, err := store.Open(t.Context(), store.Config{DSN: pgtest.URL(t), Box: box(t), MaxConns: 4})
 			if err != nil {
@@ -108,7 +108,7 @@ func TestCrash_EveryPoint(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			e.rigs <- &rig{s, scripted(t)}
 		}
-		e.run(t)
+		e.run()
 	})
 }
 
@@ -117,20 +117,22 @@ const maxViolations = 12
 
 // enumeration makes the trials, side by side on several stores.
 type enumeration struct {
+	t     *testing.T
 	every int // one in so many of the second faults
 	rigs  chan *rig
 
-	mu     sync.Mutex
-	points map[string]*[5]int       // by play and mode of the only fault
-	pairs  map[string]int           // by play: trials with two faults
-	ops    map[string]map[mode]int  // by operation
-	spent  map[string]time.Duration // by play
-	faults []error
+	mu         sync.Mutex
+	violations int
+	points     map[string]*[5]int       // by play and mode of the only fault
+	pairs      map[string]int           // by play: trials with two faults
+	ops        map[string]map[mode]int  // by operation
+	spent      map[string]time.Duration // by play
 }
 
-func newEnumeration(every int) *enumeration {
+func newEnumeration(t *testing.T, every int) *enumeration {
+	t.Helper()
 	return &enumeration{
-		every: every, rigs: make(chan *rig, 64), points: map[string]*[5]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
+		t: t, every: every, rigs: make(chan *rig, 64), points: map[string]*[5]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
 	}
 }
 
@@ -147,7 +149,8 @@ func (e *enumeration) try(p play, faults ...crash) int {
 	defer e.mu.Unlock()
 	e.spent[p.name] += time.Since(began)
 	if err != nil {
-		e.faults = append(e.faults, err)
+		e.violations++
+		e.t.Error(err)
 	}
 	if len(c.met) < len(faults) {
 		return len(c.met)
@@ -170,11 +173,12 @@ func (e *enumeration) try(p play, faults ...crash) int {
 func (e *enumeration) given() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.faults) >= maxViolations
+	return e.violations >= maxViolations
 }
 
 // run makes all trials and tells what there were.
-func (e *enumeration) run(t *testing.T) {
+func (e *enumeration) run() {
+	t := e.t
 	t.Helper()
 	var group sync.WaitGroup
 	for _, p := range plays() {
@@ -187,9 +191,6 @@ func (e *enumeration) run(t *testing.T) {
 		}
 	}
 	group.Wait()
-	for _, err := range e.faults {
-		t.Error(err)
-	}
 	t.Log(e.table())
 	for _, p := range plays() {
 		for m, n := range e.points[p.name] {
@@ -276,7 +277,7 @@ func (e *enumeration) table() string {
 		fmt.Fprint(w, "\n")
 	}
 	_ = w.Flush()
-	return fmt.Sprintf("%scrash points: %d enumerated, %d violations", out.String(), total, len(e.faults))
+	return fmt.Sprintf("%scrash points: %d enumerated, %d violations", out.String(), total, e.violations)
 }
 
 func final(w *world, id hob.RunID) bool {

@@ -225,7 +225,7 @@ func (c *trial) settled(ctx context.Context) bool {
 }
 
 // trialTime bounds one trial; a run that is not over by then is lost.
-const trialTime = 15 * time.Second
+const trialTime = 30 * time.Second
 
 // try makes a trial and says what its faults met.
 func (r *rig) try(p play, faults ...crash) (c *trial, err error) {
