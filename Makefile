@@ -17,12 +17,14 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TESTFLAGS := -p 2 -timeout 12m
 # One private Postgres for everything behind it.
 WITH_POSTGRES := go run ./internal/pgtest/run --
+# The planted faults that make chaos looks for; make chaos-bugs looks for all.
+SOME_BUGS := no_release,ack_before_commit,repeat_once,repeat_tail
 # Flags of the crash tests: make chaos CHAOS="-only kill -seed 7".
 CHAOS :=
 # Packages whose tests know -update without a build tag.
 GOLDEN = $(shell grep -rl --include='*_test.go' 'flag[.]Bool."update"' . | xargs -r grep -L '^//go:build' | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build run test check quick test-pg e2e chaos chaos-long bench microbench golden lint fmt fuzz clean
+.PHONY: help build run test check quick test-pg e2e chaos chaos-long chaos-bugs bench microbench golden lint fmt fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,10 +61,16 @@ e2e: ## the built binary from outside, on both databases
 chaos: ## kill, stop and cut off the real program, and check that nothing is lost (docs/durability.md)
 	@.ci/tools postgresql strace
 	go run ./internal/chaos $(CHAOS)
+	$(if $(CHAOS),,go run ./internal/chaos -bugs -only $(SOME_BUGS))
 
 chaos-long: ## the same for as long as it takes to be sure, about an hour
 	@.ci/tools postgresql strace
 	go run ./internal/chaos -long $(CHAOS)
+	$(if $(CHAOS),,go run ./internal/chaos -bugs)
+
+chaos-bugs: ## plant faults in the program, and see that the checks of make chaos find each
+	@.ci/tools postgresql strace
+	go run ./internal/chaos -bugs $(CHAOS)
 
 bench: ## hob as a whole against a bare model: runs, streams, memory, start
 	go run ./internal/bench

@@ -58,7 +58,7 @@ func bugNames() []string {
 const (
 	bugVariable = "HOB_SEEDED_BUG" // seeded.Variable, which programs without the tag do not have
 	bugRounds   = 3                // of a drill, before a fault counts as not found
-	bugsAtOnce  = 3                // trials; most of their time they wait
+	bugsAtOnce  = 4                // trials; most of their time they wait
 )
 
 // outcome is what became of a trial.
@@ -88,6 +88,8 @@ func (h *harness) plant(ctx context.Context, out io.Writer) int {
 		}
 		took := r.took.Round(100 * time.Millisecond)
 		switch {
+		case errors.Is(r.err, errNoStrace):
+			fmt.Fprintf(out, "%s not run: %v\n", name, r.err)
 		case r.err != nil:
 			faults++
 			fmt.Fprintf(out, "%s could not be run: %v\n", name, r.err)
