@@ -172,7 +172,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s := &server{config: c, store: p.store, models: p.models, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
-		Alone: c.Database == "",
+		Alone: c.Database == "", Limits: engine.Limits{Active: c.MaxRuns},
 	})
 	limits := api.DefaultLimits()
 	limits.Off = !c.RateLimit

@@ -34,6 +34,7 @@ const (
 // Bounds of options and of the files that hold them.
 const (
 	MaxDrain      = time.Hour
+	MaxMaxRuns    = 100_000
 	MaxListItems  = 256
 	MaxFileSize   = 1 << 20 // bytes of hob.toml
 	MaxSecretSize = 8 << 10 // bytes of a secret, from wherever it comes
@@ -79,6 +80,7 @@ type Config struct {
 	CORSOrigins []string
 	RateLimit   bool
 	Drain       time.Duration
+	MaxRuns     int // driven at once
 	LogLevel    slog.Level
 	LogFormat   LogFormat
 

@@ -51,12 +51,13 @@ func TestLoad_Defaults(t *testing.T) {
 	type view struct {
 		Addr, Data, Database, Project string
 		Drain                         time.Duration
+		MaxRuns                       int
 		Rate                          bool
 		Level                         slog.Level
 		Format                        config.LogFormat
 	}
-	got := view{c.Addr, c.Data, c.Database, c.ProjectDatabase, c.Drain, c.RateLimit, c.LogLevel, c.LogFormat}
-	want := view{"127.0.0.1:8787", "./hob-data", "", "", 30 * time.Second, true, slog.LevelInfo, config.LogAuto}
+	got := view{c.Addr, c.Data, c.Database, c.ProjectDatabase, c.Drain, c.MaxRuns, c.RateLimit, c.LogLevel, c.LogFormat}
+	want := view{"127.0.0.1:8787", "./hob-data", "", "", 30 * time.Second, 2048, true, slog.LevelInfo, config.LogAuto}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
@@ -124,6 +125,7 @@ project-database = "postgresql://h/p"
 egress_allow = ["10.0.0.0/8:80", "box.example:9000", "[fd00::/8]:443"]
 log = "debug,json"
 drain = "5s"
+max_runs = 300
 cors_origins = "https://a.example, http://localhost:3000"
 rate_limit = false
 service_key = "k"
@@ -151,9 +153,9 @@ code_sandbox_api_key = "x"
 			t.Errorf("%s comes from %s: the file has no key for it, or it was not read", s.Name, s.Source)
 		}
 	}
-	got := fmt.Sprintln(c.EgressAllow, c.CORSOrigins, c.RateLimit, c.Drain, c.LogLevel, c.LogFormat, c.OllamaHost,
+	got := fmt.Sprintln(c.EgressAllow, c.CORSOrigins, c.RateLimit, c.Drain, c.MaxRuns, c.LogLevel, c.LogFormat, c.OllamaHost,
 		c.OpenAI.BaseURL, c.Firecrawl.BaseURL, c.CodeSandbox.BaseURL)
-	want := "10.0.0.0/8:80,box.example:9000,[fd00::/8]:443 [https://a.example http://localhost:3000] false 5s DEBUG json " +
+	want := "10.0.0.0/8:80,box.example:9000,[fd00::/8]:443 [https://a.example http://localhost:3000] false 5s 300 DEBUG json " +
 		"http://box:11434 http://127.0.0.1:1/v1 http://127.0.0.1:6 http://127.0.0.1:7\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
@@ -184,6 +186,9 @@ func TestLoad_MistakesNameTheOptionAndShowAValidValue(t *testing.T) {
 		{"drain without unit", "drain = 30", nil, nil, []string{"drain in ", "duration with its unit", "30s"}},
 		{"drain too long", "", []string{"--drain", "61m"}, nil, []string{"--drain must be from 0 to 1h0m0s"}},
 		{"drain below zero", "", []string{"--drain", "-1s"}, nil, []string{"from 0 to"}},
+		{"no runs", "", []string{"--max-runs", "0"}, nil, []string{"--max-runs must be a whole number from 1 to 100000", "2048"}},
+		{"more runs than may be", "max_runs = 100001", nil, nil, []string{"max_runs in ", "from 1 to 100000"}},
+		{"runs in words", "", nil, map[string]string{"HOB_MAX_RUNS": "many"}, []string{"HOB_MAX_RUNS must be a whole number"}},
 		{"log level", "", []string{"--log", "loud"}, nil, []string{"debug, info, warn or error"}},
 		{"log form", "", []string{"--log", "info,xml"}, nil, []string{",text or ,json"}},
 		{"rate limit", "", nil, map[string]string{"HOB_RATE_LIMIT": "50"}, []string{"HOB_RATE_LIMIT must be on or off"}},

@@ -76,6 +76,11 @@ func serverOptions() []option {
 			set:  func(c *Config, v string) error { return setDuration(&c.Drain, v, MaxDrain) },
 		},
 		{
+			flag: "max-runs", env: "HOB_MAX_RUNS", def: "2048", group: groupServer, example: "2048",
+			help: "runs driven at once, 1 to 100000; further ones are refused, before anything of them is stored",
+			set:  func(c *Config, v string) error { return setCount(&c.MaxRuns, v, MaxMaxRuns) },
+		},
+		{
 			env: "HOB_CORS_ORIGINS", group: groupServer, example: "https://app.example.com",
 			help: "web pages that may call the API: comma list of origins; empty: only those the server sends itself",
 			set:  func(c *Config, v string) error { return setList(&c.CORSOrigins, v, checkOrigin) },

@@ -119,6 +119,15 @@ func setDuration(to *time.Duration, v string, most time.Duration) error {
 	return nil
 }
 
+func setCount(to *int, v string, most int) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > most {
+		return fmt.Errorf("must be a whole number from 1 to %d", most)
+	}
+	*to = n
+	return nil
+}
+
 func setSwitch(to *bool, v string) error {
 	switch strings.ToLower(v) {
 	case "on", "true", "yes", "1":
