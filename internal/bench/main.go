@@ -38,6 +38,11 @@
 //     messages, so that its own growth is taken off. The agents' window is so large that nothing is condensed; one more line
 //     shows a tool step where a summary stands for most of the turns. And it compares a store that holds many events with
 //     one that holds hardly any. The rows of the full store are copies of a real run, written while the server is down.
+//   - Overload (10): requests come at a rate, whatever becomes of those before, over connections that are open already, and
+//     none is made again. The capacity is what a closed loop of 64 clients gets done; a quiet server is offered a twentieth
+//     of it, an overloaded one ten times as much, both from the same open connections. The first five seconds, in which the
+//     server finds out, are told apart. A run takes from sending the request to the end of its stream. How late the client
+//     itself was, and how many requests it could not make, is told too: then it was the bottleneck.
 //
 // Medians and percentiles are nearest-rank. RSS and sizes are in MB of 1,000,000 bytes where a bar is in MB.
 //
@@ -94,6 +99,7 @@ func parts() []part {
 		{7, "start, memory, size", (*bench).starts},
 		{8, "durable step commits", (*bench).commits},
 		{9, "growth", (*bench).growth},
+		{10, "overload", (*bench).overload},
 	}
 }
 
@@ -145,6 +151,8 @@ type plan struct {
 	starts      int
 	turns       int // of a long session
 	stored      int // events in a full store
+	// An overload lasts for offered, behind the time in which the server settles.
+	offered, settle time.Duration
 }
 
 func planFor(quick bool) plan {
@@ -152,11 +160,13 @@ func planFor(quick bool) plan {
 		return plan{
 			slice: 600 * time.Millisecond, warm: 200 * time.Millisecond, rounds: 1, alone: 40,
 			streams: 100, pacedTokens: 40, readers: 500, ticks: 5, starts: 2, turns: 100, stored: 20_000,
+			offered: 2 * time.Second, settle: 2 * time.Second,
 		}
 	}
 	return plan{
 		slice: 4 * time.Second, warm: time.Second, rounds: 3, alone: 300,
 		streams: 1000, pacedTokens: 160, readers: 10_000, ticks: 30, starts: 7, turns: 1000, stored: 1_000_000,
+		offered: 20 * time.Second, settle: 5 * time.Second,
 	}
 }
 

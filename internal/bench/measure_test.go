@@ -206,7 +206,7 @@ func TestParseOptions(t *testing.T) {
 	if err != nil || !cmp.Equal(got, want, cmp.AllowUnexported(options{})) {
 		t.Errorf("options = %+v, %v", got, err)
 	}
-	for _, bad := range [][]string{{"-only", "10"}, {"-only", "x"}, {"-only", ""}, {"word"}, {"-nothing"}} {
+	for _, bad := range [][]string{{"-only", "11"}, {"-only", "x"}, {"-only", ""}, {"word"}, {"-nothing"}} {
 		if _, err := parseOptions(bad, &out); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

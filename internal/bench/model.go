@@ -17,11 +17,13 @@ const modelName = "bench"
 // kind is what a fake model says.
 type kind string
 
-// The kinds of model: text in one write, ten tool steps before the text, and a token every 50 ms.
+// The kinds of model: text in one write, ten tool steps before the text, a token every 50 ms, and a few words that take a
+// second.
 const (
 	textModel  kind = "text"
 	toolModel  kind = "tools"
 	pacedModel kind = "paced"
+	slowModel  kind = "slow" // two tokens, within slowAnswer
 )
 
 // Numbers of the models.
@@ -29,6 +31,9 @@ const (
 	textTokens    = 50
 	toolSteps     = 10 // tool calls of a ten-tool run, one per step
 	pacedInterval = 50 * time.Millisecond
+	slowTokens    = 2
+	slowAnswer    = time.Second // of an answer with slowTokens, which has slowPauses pauses
+	slowPauses    = slowTokens + 3
 )
 
 // model is a fake model's process.
@@ -52,6 +57,8 @@ func (b *bench) modelOf(ctx context.Context, k kind) (*model, error) {
 		args = []string{"-addr", addr, "-mode", "tools", "-steps", strconv.Itoa(toolSteps), "-tokens", strconv.Itoa(textTokens)}
 	case pacedModel:
 		args = []string{"-addr", addr, "-mode", "text", "-interval", pacedInterval.String(), "-tokens", strconv.Itoa(b.plan.pacedTokens)}
+	case slowModel:
+		args = []string{"-addr", addr, "-mode", "text", "-interval", (slowAnswer / slowPauses).String(), "-tokens", strconv.Itoa(slowTokens)}
 	case textModel:
 	}
 	p, err := start(launch{name: "the fake model", bin: b.modelBin, args: args, log: filepath.Join(b.folder, "model-"+string(k)+".log")})
