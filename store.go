@@ -235,7 +235,8 @@ type RunStore interface {
 type HeldStore interface {
 	// HeldRuns lists them, oldest first, for an administrator.
 	HeldRuns(ctx context.Context, by Principal) ([]Run, error)
-	// ReleaseHeld lets the given runs, or all of them, go on, and says how many there were. Forbidden without admin rights.
+	// ReleaseHeld lets the given runs, or all of them, go on, and says how many were held. An id that no run has is NotFound,
+	// and then none is let go. Forbidden without admin rights.
 	ReleaseHeld(ctx context.Context, by Principal, runs ...RunID) (int64, error)
 }
 

@@ -115,17 +115,29 @@ func restoreFile(ctx context.Context, w world, c config.Config, path string, mos
 		p.undo()
 		return notEmpty(c, err)
 	}
+	if c.Database == "" {
+		if err := syncFolder(c.Data); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(w.stdout, "restored into %s in %s: every row was read back and its digest is the archive's\n",
 		plain(store.Config{DSN: c.Database, Dir: c.Data}.Address()), hob.SystemClock().Sub(began).Round(time.Millisecond))
-	if m.Project != nil && ownProject(c) == "" {
-		fmt.Fprintf(w.stdout, "the agents' %s in the archive was left there: this installation's agents query another database. To look at it: tar xzf %s %s\n",
+	return tellRestored(w, c, path, m.Project != nil, done.Unfinished)
+}
+
+// tellRestored says what is left to do.
+func tellRestored(w world, c config.Config, path string, project bool, unfinished int64) error {
+	var b strings.Builder
+	if project && ownProject(c) == "" {
+		fmt.Fprintf(&b, "the agents' %s in the archive was left there: this installation's agents query another database. To look at it: tar xzf %s %s\n",
 			projectFile, quoted(path), projectFile)
 	}
-	if done.Unfinished > 0 {
-		fmt.Fprintf(w.stdout, "held: %s, under way when the backup was made; what they did since is not known here. Start hob serve, then\n"+
-			"  hob restore --held       lists them\n  hob restore --release    lets all of them go on, or those whose ids follow\n", count(int(done.Unfinished), "run"))
+	if unfinished > 0 {
+		fmt.Fprintf(&b, "held: %s, under way when the backup was made; what they did since is not known here. Start hob serve, then\n"+
+			"  hob restore --held       lists them\n  hob restore --release    lets all of them go on, or those whose ids follow\n", count(int(unfinished), "run"))
 	}
-	return nil
+	_, err := fmt.Fprint(w.stdout, b.String())
+	return err
 }
 
 // sealForRestore opens the seal key and makes none: a new one could not open what is restored.

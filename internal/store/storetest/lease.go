@@ -209,6 +209,12 @@ func heldWait(w *world) {
 	n, err := w.s.ReleaseHeld(w.ctx, w.service)
 	w.must(err)
 	same(w, "released", n, int64(0))
+	r := w.begin(w.alice, "s")
+	n, err = w.s.ReleaseHeld(w.ctx, w.service, r.ID) // known, and not held
+	w.must(err)
+	same(w, "released", n, int64(0))
+	_, err = w.s.ReleaseHeld(w.ctx, w.service, r.ID, "run_none")
+	w.want(hob.NotFound, err)
 	_, err = w.s.HeldRuns(w.ctx, w.alice)
 	w.want(hob.Forbidden, err)
 	_, err = w.s.ReleaseHeld(w.ctx, w.alice)
