@@ -54,3 +54,6 @@ func Sender(h http.Handler, w http.ResponseWriter) func(batch []hob.Event) error
 	t := &stream{w: w, rc: http.NewResponseController(w), s: h.(*server)} //nolint:forcetypeassert // New makes no other
 	return t.send
 }
+
+// NewRefusals makes a line of refusals; the function waits in it.
+func NewRefusals() (wait func()) { return newRefusals().wait }
