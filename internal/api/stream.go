@@ -15,10 +15,10 @@ import (
 
 const (
 	// pieceSize is about how much is written at once, and the most that waits in this process for one reader.
-	pieceSize = 16 << 10
-	// sendBuffer is how much of a stream the system may hold unsent for a reader. A reader that takes nothing more for
-	// Limits.WriteTime while a piece waits behind it is cut.
-	sendBuffer = 64 << 10
+	pieceSize = 8 << 10
+	// sendBuffer is what the system is asked to hold unsent for a reader at most. Linux holds some more; with a piece it is
+	// 64 KiB. A reader that does not take the piece within Limits.WriteTime is cut.
+	sendBuffer = 16 << 10
 	// vanishTime is how long what was sent may stay unacknowledged, or a reader take nothing at all, before the system
 	// takes its connection for broken. Without it a client that vanished without a word would hold a quiet stream, and
 	// keep its run from being left, for a quarter of an hour.

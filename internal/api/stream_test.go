@@ -364,7 +364,7 @@ func TestSend_OneWriteOneFlushNoMemory(t *testing.T) { // not parallel: it count
 	if err := send([]hob.Event{long, long, long, long}); err != nil {
 		t.Fatal(err)
 	}
-	if frame := "data: " + string(long.Data) + "\n\n"; out.writes != 6 || out.most > 16<<10 || out.text != strings.Repeat(frame, 4) {
+	if frame := "data: " + string(long.Data) + "\n\n"; out.writes != 11 || out.most > 8<<10 || out.text != strings.Repeat(frame, 4) {
 		t.Errorf("80 KB went out in %d writes, the largest of %d bytes", out.writes, out.most)
 	}
 }
