@@ -79,7 +79,7 @@ type Engine struct {
 	wake  chan struct{} // asks Serve to claim now
 	check chan struct{} // asks Serve to renew now, since a run driven here may have been marked for cancelling
 
-	renewed                              atomic.Int64 // when the leases were last renewed, UnixNano
+	renewed                              atomic.Pointer[time.Time] // when the leases were last renewed
 	started, finished, failed, recovered atomic.Int64
 	calls, tokens, cost, summaries       atomic.Int64
 }

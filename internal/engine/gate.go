@@ -76,6 +76,7 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	r, err := a.call(ctx, t.runner, hob.Call{
 		Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
 		Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
+		BeginBy: a.log.leased(),
 	})
 	if _, ours := verdict(a.cause()); err != nil && a.cause() != nil && !ours {
 		return hob.Result{}, false
@@ -88,7 +89,7 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 		r = hob.Result{IsError: true, Text: "Error: The run ended while this call was under way."}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		r = hob.Result{IsError: true, Text: fmt.Sprintf("Error: The tool did not answer within %s", timeout)}
-		if s.Recovery != hob.RecoverRead {
+		if r.Unknown = s.Recovery != hob.RecoverRead; r.Unknown {
 			r.Text += "; it may have taken effect all the same"
 		}
 	default:

@@ -193,10 +193,10 @@ func (l *runLog) flush() {
 		if !ok {
 			return
 		}
-		err := l.e.Store.Commit(context.WithoutCancel(l.e.base), c)
 		began := monotonic()
-		l.settle(c.Events, c.Outcome != nil, err)
+		err := l.e.Store.Commit(context.WithoutCancel(l.e.base), c)
 		l.e.written(began, err)
+		l.settle(c.Events, c.Outcome != nil, err)
 		if err != nil {
 			return
 		}
@@ -290,17 +290,25 @@ func (l *runLog) sync() error {
 // alive says whether the lease on the run is surely still ours, going by this machine's clock and the last time that the
 // store confirmed it. Where it is not sure it asks the store.
 func (l *runLog) alive() bool {
-	if seeded.Bug("zombie_send") {
-		return true
-	}
-	l.mu.Lock()
-	last := max(l.confirmed.UnixNano(), l.e.renewed.Load())
-	l.mu.Unlock()
-	if time.Since(time.Unix(0, last)) < l.e.Limits.Lease*2/3 {
+	if time.Until(l.leased()) > l.e.Limits.Lease/3 {
 		return true
 	}
 	l.write(func(*batch) {})
 	return l.sync() == nil
+}
+
+// leased is the time until which the lease on the run is surely ours.
+func (l *runLog) leased() time.Time {
+	if seeded.Bug("zombie_send") {
+		return time.Now().Add(l.e.Limits.Lease) //nolint:forbidigo // of a fault that is planted
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.confirmed
+	if renewed := l.e.renewed.Load(); renewed != nil && renewed.After(last) {
+		last = *renewed
+	}
+	return last.Add(l.e.Limits.Lease)
 }
 
 // full says whether so much waits for the store that the writer should sync before it goes on.
@@ -321,7 +329,7 @@ func (l *runLog) opening() []hob.Event {
 func (l *runLog) start(f func(*batch)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.busy = true
+	l.busy, l.handed = true, time.Now() //nolint:forbidigo // the lease's age is measured from it
 	f(&batch{l: l})
 	l.tail, l.open.Events = l.open.Events, nil
 }
@@ -334,7 +342,7 @@ func (l *runLog) opened() {
 	l.tail = nil
 	l.show(events)
 	l.notify()
-	l.busy, l.confirmed = false, time.Now() //nolint:forbidigo // the lease's age is measured from it
+	l.busy, l.confirmed = false, l.handed
 	l.kick(true)
 }
 

@@ -62,7 +62,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.renewed.Store(now.UnixNano())
+	e.renewed.Store(&now)
 	for id, code := range leased {
 		switch a := e.find(id); {
 		case a == nil: // driven by nobody, perhaps accepted by a commit whose answer was lost: it would be renewed for ever
