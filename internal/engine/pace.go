@@ -10,11 +10,11 @@ const (
 	paceInterval = 100 * time.Millisecond // between two judgements
 	paceSamples  = 256                    // writes of an interval that are looked at, the latest
 
-	maxStarting = 512 // runs that start at once; half of the writes that may wait for the store
-	tripTo      = 64  // of these when an overload begins
-	minStarting = 2   // and at least
-	lowerBy     = 4   // one over so many of the bound per step, at least one
-	raiseBy     = 32  // the same
+	maxStarting = 1024 // runs that start at once; as many as the writes that may wait for the store
+	tripTo      = 64   // of these when an overload begins
+	minStarting = 2    // and at least
+	lowerBy     = 4    // one over so many of the bound per step, at least one
+	raiseBy     = 32   // the same
 
 	tripDelay     = 250 * time.Millisecond // a delay below it is never overload: a slow disk, or a crowd that is served
 	tripFactor    = 4                      // nor one below so many times the usual delay
@@ -31,7 +31,7 @@ const (
 // pace finds how many runs may start at once. It goes by the time that durable writes take, since that grows with
 // everything Hob adds to a run, waiting for a processor and for the store, and not with how long models think.
 //
-// As long as writes are quick 512 runs may be in their start, which a server that keeps up hardly sees. When for half a
+// As long as writes are quick 1,024 runs may be in their start, which a server that keeps up hardly sees. When for half a
 // second more came than that, or the median write took longer than a quarter of a second and than four times the usual
 // while there was a crowd of runs, that is an overload: the bound becomes 64, and three quarters of itself each time that it
 // has taken effect and the median is still above twice the usual. While it is below and runs are refused, the bound grows a
