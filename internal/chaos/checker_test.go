@@ -45,7 +45,7 @@ func (p play) run(mark string, id hob.RunID, pl plan) {
 		results, before := map[hob.CallID]string{}, slices.Clone(read)
 		for i, tool := range tools {
 			call := callID(mark, step, i)
-			a := p.l.arrival(act{key: key(id, call), tool: tool, mark: mark, body: "{}", run: id}, "")
+			a := p.l.arrival(act{key: key(id, call), tool: tool, mark: mark, body: "{}", run: id})
 			c := hob.CallRecord{ToolName: tool, CallID: call, Arguments: encode(arguments(mark, step, i, before)), Result: p.l.effect(a)}
 			s.record.ToolCalls = append(s.record.ToolCalls, c)
 			results[call], read = c.Result, append(read, c.Result)
@@ -134,7 +134,7 @@ func TestCheck_WhatACrashMayDoIsOK(t *testing.T) {
 	for name, change := range map[string]func(p play){
 		"a keyed call is sent twice": func(p play) {
 			a := p.act(toolKeyed)
-			p.l.effect(p.l.arrival(*a, ""))
+			p.l.effect(p.l.arrival(*a))
 		},
 		"a read call acts twice, and the second result is kept": func(p play) {
 			again := p.l.effect(p.act(toolRead))
@@ -289,17 +289,17 @@ func TestCheck_FindsEachBrokenPromise(t *testing.T) {
 			p.retell(toolKeyed, func(c *hob.CallRecord) { c.Result, c.IsError = "not made", true })
 		}, []string{doneWasDone}},
 		{"a tool acted for a call that no log has", func(p play) {
-			p.l.effect(p.l.arrival(act{key: "run_a:stray", tool: toolOnce, mark: "a", run: playedRun}, ""))
+			p.l.effect(p.l.arrival(act{key: "run_a:stray", tool: toolOnce, mark: "a", run: playedRun}))
 		}, []string{noStrayEffect}},
 		{"a tool acted for a run that is gone", func(p play) {
-			p.l.effect(p.l.arrival(act{key: "run_x:stray", tool: toolOnce, mark: "a", run: "run_x"}, ""))
+			p.l.effect(p.l.arrival(act{key: "run_x:stray", tool: toolOnce, mark: "a", run: "run_x"}))
 		}, []string{noStrayEffect}},
 		{"the model got a request that makes no sense", func(p play) { p.l.odd("what?") }, []string{noStrayEffect}},
 		{"a key names another run", func(p play) { p.act(toolKeyed).run = "run_b" }, []string{keysNameCalls}},
 		{"a key came with two bodies", func(p play) {
 			a := *p.act(toolKeyed)
 			a.body = "other"
-			p.l.arrival(a, "")
+			p.l.arrival(a)
 		}, []string{keysNameCalls}},
 		{"an unknown outcome is not in the event", func(p play) {
 			p.retell(toolOnce, func(c *hob.CallRecord) { c.Result, c.IsError = unknownWord+": …", true })
@@ -347,7 +347,7 @@ func TestTested_IsVacuousBelowANeed(t *testing.T) {
 
 func TestOnly_LeavesWhatWasBroken(t *testing.T) {
 	t.Parallel()
-	all := []verdict{judge("a", nil, ""), judge("b", []string{"bad"}, ""), judge("c", nil, "")}
+	all := []verdict{judge("a", nil, "0"), judge("b", []string{"bad"}, "1"), judge("c", nil, "0")}
 	var names []string
 	for _, v := range only(all, "c") {
 		names = append(names, v.name)

@@ -60,7 +60,6 @@ type act struct {
 	arrived         []time.Time
 	effects         int      // how often it acted; the receiver of a keyed call acts once, however often it is sent
 	answers         []string // what it answered, each once
-	replica         []string // where each request came from
 }
 
 // add writes a message down before it is first sent.
@@ -171,7 +170,7 @@ func (l *ledger) reads(mark string, results map[hob.CallID]string) {
 }
 
 // arrival writes down that a tool was called.
-func (l *ledger) arrival(in act, from string) *act {
+func (l *ledger) arrival(in act) *act {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.acts[in.key]
@@ -184,7 +183,6 @@ func (l *ledger) arrival(in act, from string) *act {
 			fmt.Sprintf("the key %s came with %s %s %s and with %s %s %s", in.key, a.run, a.tool, a.body, in.run, in.tool, in.body))
 	}
 	a.arrived = append(a.arrived, time.Now())
-	a.replica = append(a.replica, from)
 	return a
 }
 

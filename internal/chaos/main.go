@@ -65,7 +65,7 @@ type options struct {
 }
 
 func parseOptions(args []string, out io.Writer) (options, error) {
-	o := options{seed: uint64(time.Now().UnixNano()) % 1_000_000} //nolint:forbidigo // any number will do
+	o := options{seed: uint64(time.Now().UnixNano()) % 1_000_000} // any number will do
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.BoolVar(&o.long, "long", false, "as much as it takes to be sure, instead of a few minutes")

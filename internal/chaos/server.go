@@ -203,20 +203,6 @@ func (s *server) term() (code int, took time.Duration, err error) {
 	}
 }
 
-// running says whether the process is there.
-func (s *server) running() bool {
-	cmd, ended, _ := s.state()
-	if cmd == nil {
-		return false
-	}
-	select {
-	case <-ended:
-		return false
-	default:
-		return true
-	}
-}
-
 // pid is the number of the process that was started.
 func (s *server) pid() int {
 	cmd, _, _ := s.state()

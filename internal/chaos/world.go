@@ -192,7 +192,7 @@ func (w *world) tool(rw http.ResponseWriter, r *http.Request) {
 	}
 	a := w.arrival(act{
 		key: key, tool: r.PathValue("name"), mark: in.Mark, body: string(body), run: hob.RunID(r.Header.Get("X-Run-Id")),
-	}, r.RemoteAddr)
+	})
 	luck := chance(w.h.options.seed, key)
 	time.Sleep(time.Duration(luck.Int64N(int64(w.pace.tool) + 1)))
 	said := w.effect(a)
