@@ -280,16 +280,49 @@ func TestAttempts_AreCapped(t *testing.T) {
 	w.begin(nil)
 	run := w.start("go", hob.RunOptions{})
 	w.toolCame()
-	for range 2 { // each process dies without a word: its claims stay
-		w.stop()
-		if _, err := w.store.Claim(t.Context(), "a process that dies", time.Nanosecond, 9, true); err != nil {
+	w.stop()
+	for i := range 2 { // each process dies without a word: its claims stay
+		if _, err := w.store.Claim(t.Context(), fmt.Sprint("process ", i, " that dies"), time.Nanosecond, 9, true); err != nil {
 			t.Fatal(err)
 		}
-		w.begin(nil)
 	}
+	w.begin(nil)
 	if got := w.wait(run.ID); got.Status != hob.Failed || got.Code != hob.CodeAttempts {
 		t.Fatalf("ended as %s (%s)", got.Status, got.Code)
 	}
+}
+
+// TestAttempts_CountFromTheLastProgress hands a run over and interrupts it more often than it may be without progress.
+func TestAttempts_CountFromTheLastProgress(t *testing.T) {
+	t.Parallel()
+	const interruptions = 4
+	script := strings.Repeat("call: hang {}\n---\n", interruptions+1) + "text: done\n"
+	w := newWorld(t, map[string]any{"script": varied(script)}, "hang")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 99)
+	w.limits.Attempts = 2
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	for i := range interruptions {
+		w.toolCame()
+		w.stop()
+		if _, err := w.store.Claim(t.Context(), fmt.Sprint("process ", i, " that dies"), time.Nanosecond, 9, true); err != nil {
+			t.Fatal(err)
+		}
+		w.begin(nil) // the outcome of the call is unknown: that is stored, and the run gets on
+	}
+	w.toolCame()
+	close(w.tools.hold)
+	if got := w.wait(run.ID); got.Status != hob.Completed || got.Attempt != 1+2*interruptions {
+		t.Fatalf("ended as %s (%s) in attempt %d", got.Status, got.Code, got.Attempt)
+	}
+}
+
+// varied gives each call of a script its own arguments, so that it is no loop.
+func varied(script string) string {
+	for i := 0; strings.Contains(script, "{}"); i++ {
+		script = strings.Replace(script, "{}", fmt.Sprintf(`{"n":%d}`, i), 1)
+	}
+	return script
 }
 
 func TestLease_AZombieCanNeitherWriteNorAct(t *testing.T) {
