@@ -105,6 +105,7 @@ func codes(t *testing.T) []string {
 			}
 		}
 	}
+	codeName := regexp.MustCompile(`^[Cc]ode[A-Z]`)
 	var found []string
 	literal := func(e ast.Expr) {
 		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
@@ -131,7 +132,7 @@ func codes(t *testing.T) []string {
 					literal(n.Value)
 				}
 			case *ast.ValueSpec:
-				if strings.HasPrefix(n.Names[0].Name, "Code") && len(n.Values) == 1 {
+				if codeName.MatchString(n.Names[0].Name) && len(n.Values) == 1 {
 					literal(n.Values[0])
 				}
 			}
