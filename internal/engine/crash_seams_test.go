@@ -75,7 +75,7 @@ func (p *process) pass(name string) (m mode, met, alive bool) {
 	c.trace = append(c.trace, fmt.Sprintf("<- %s", m))
 	if m == late {
 		if slices.Contains(sent, name) {
-			c.lates.Add(1)
+			c.lates++
 		} else {
 			m = diesBefore
 		}
@@ -120,7 +120,7 @@ func op[T any](p *process, name string, do func() (T, error)) (T, error) {
 // later does what a dead process had sent once the next one has taken over.
 func (p *process) later(do func()) {
 	c := p.trial
-	defer c.lates.Done()
+	defer c.change(func() { c.lates-- })
 	for {
 		c.mu.Lock()
 		over, moved := c.gone || c.now != nil && c.now.number > p.number, c.moved

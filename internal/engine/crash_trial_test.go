@@ -70,8 +70,7 @@ type trial struct {
 	accepted hob.RunID     // the run that the client was told of
 	seen     []hob.Event   // by the client
 	starts   int           // processes so far
-
-	lates sync.WaitGroup // operations that are yet to arrive
+	lates    int           // operations that are yet to arrive
 }
 
 // process is one process of a trial.
@@ -207,11 +206,11 @@ func (c *trial) living(ctx context.Context) (*process, bool) {
 	}
 }
 
-// settled waits until no run is under way.
+// settled waits until no run and nothing late is under way.
 func (c *trial) settled(ctx context.Context) bool {
 	for {
 		c.mu.Lock()
-		n, moved := len(c.open), c.moved
+		n, moved := len(c.open)+c.lates, c.moved
 		c.mu.Unlock()
 		if n == 0 {
 			return true
@@ -249,7 +248,8 @@ func (r *rig) try(p play, faults ...crash) (c *trial, err error) {
 }
 
 func (c *trial) prepare() error {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), trialTime)
+	defer cancel()
 	settings := map[string]any{"script": c.play.script}
 	for k, v := range c.play.settings {
 		settings[k] = v
@@ -271,13 +271,14 @@ func (c *trial) prepare() error {
 		return nil
 	}
 	p := c.start()
-	defer p.stop()
 	got, err := p.engine.Start(ctx, c.by, engine.StartInput{Agent: c.agent.ID, Message: hob.Message{Role: hob.RoleUser, Content: "before"}})
-	if err != nil {
+	if err == nil {
+		c.session = got.Run.Session
+		c.settled(ctx)
+	}
+	if p.stop(); err != nil {
 		return err
 	}
-	c.session = got.Run.Session
-	c.settled(ctx)
 	c.deeds, c.calls, c.starts, c.trace, c.count = nil, 0, 0, nil, 0
 	return nil
 }
@@ -290,7 +291,6 @@ func (c *trial) run(ctx context.Context) error {
 	group.Go(func() { c.meddle(actors) })
 	group.Go(func() {
 		err := c.client(ctx)
-		c.lates.Wait()
 		if err == nil && !c.settled(ctx) {
 			err = errors.New("a run did not come to its end")
 		}
@@ -311,6 +311,7 @@ func (c *trial) run(ctx context.Context) error {
 			p.rest()
 			c.change(func() { c.gone = true })
 			p.stop()
+			c.settled(ctx)
 			return err
 		}
 	}
