@@ -225,7 +225,8 @@ func restartsPart(ctx context.Context, h *harness) ([]verdict, error) {
 	var hits []interruption
 	var starts []time.Duration
 	for range restarts {
-		pause(ctx, time.Duration(500+s.luck.IntN(1500))*time.Millisecond)
+		// Five interruptions without a step between them park a run as failed; at this pace it gets on.
+		pause(ctx, time.Duration(1500+s.luck.IntN(1500))*time.Millisecond)
 		open, err := s.f.underWay(ctx)
 		if err != nil {
 			return nil, err
