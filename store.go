@@ -213,15 +213,16 @@ type RunStore interface {
 	Commit(ctx context.Context, c RunCommit) error
 	// Load reads a run for driving it on.
 	Load(ctx context.Context, id RunID) (RunState, error)
-	// Claim takes at most limit runs that are queued or whose lease is over, and gives them new epochs. all also takes
-	// runs whose lease is not over: right only where no other process can exist.
+	// Claim takes at most limit runs that are queued or whose lease is over, none of them leased to the owner itself, and
+	// gives them new epochs. all also takes runs whose lease is not over: right only where no other process can exist.
 	Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]Claimed, error)
 	// Renew extends the leases of all unfinished runs of an owner and gives them all, with the code for which they are to be
 	// cancelled, "" for none.
 	Renew(ctx context.Context, owner string, lease time.Duration) (map[RunID]string, error)
-	// Release ends the leases of an owner at once, of the given runs or of all, so that they can be claimed. All of them is
-	// a process that ends in good order: the claims that follow do not count as stalls.
-	Release(ctx context.Context, owner string, runs ...RunID) error
+	// Release ends the leases of an owner at once, of the given runs or of all, so that they can be claimed. stalled says
+	// that the runs themselves are why; otherwise (the process ends in good order, the database was away) the claims behind
+	// it do not count as stalls.
+	Release(ctx context.Context, owner string, stalled bool, runs ...RunID) error
 	// RequestCancel marks an unfinished run so that its driver, on whatever process, ends it with the code. The run is
 	// returned as it was; marking a finished one changes nothing.
 	RequestCancel(ctx context.Context, by Principal, id RunID, code string) (Run, error)

@@ -317,6 +317,40 @@ func TestAttempts_CountFromTheLastProgress(t *testing.T) {
 	}
 }
 
+// awayStore is a store whose database is away for some commits of runs that were taken up.
+type awayStore struct {
+	hob.Store
+	left atomic.Int64
+}
+
+func (s *awayStore) Commit(ctx context.Context, c hob.RunCommit) error {
+	if s.left.Add(-1) >= 0 {
+		return hob.Errorf(hob.Unavailable, "the database cannot be reached now")
+	}
+	return s.Store.Commit(ctx, c)
+}
+
+func (s *awayStore) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
+	if n := s.left.Load(); n > 0 && n%2 == 0 {
+		s.left.Add(-1)
+		return hob.RunState{}, hob.Errorf(hob.Unavailable, "the database cannot be reached now")
+	}
+	return s.Store.Load(ctx, id)
+}
+
+func TestAttempts_ADatabaseThatIsAwayIsNotTheRunsFault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "text: done\n"})
+	w.limits.Attempts = 2
+	away := &awayStore{Store: w.store}
+	away.left.Store(12)
+	w.begin(func(hob.Store) hob.Store { return away })
+	run := w.start("go", hob.RunOptions{})
+	if got := w.wait(run.ID); got.Status != hob.Completed || got.Attempt < 6 {
+		t.Fatalf("ended as %s (%s) in attempt %d", got.Status, got.Code, got.Attempt)
+	}
+}
+
 // varied gives each call of a script its own arguments, so that it is no loop.
 func varied(script string) string {
 	for i := 0; strings.Contains(script, "{}"); i++ {
@@ -511,11 +545,11 @@ func (s *deafStore) Commit(ctx context.Context, c hob.RunCommit) error {
 	return s.Store.Commit(ctx, c)
 }
 
-func (s *deafStore) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
+func (s *deafStore) Release(ctx context.Context, owner string, stalled bool, runs ...hob.RunID) error {
 	if s.deaf.Load() {
 		return errDeaf
 	}
-	return s.Store.Release(ctx, owner, runs...)
+	return s.Store.Release(ctx, owner, stalled, runs...)
 }
 
 func TestLease_ARunWhoseCommitAndReleaseFailedGoesOnWhenTheStoreIsBack(t *testing.T) {

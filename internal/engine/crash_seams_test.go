@@ -179,8 +179,8 @@ func (s *seamStore) Renew(ctx context.Context, owner string, lease time.Duration
 	return op(s.p, "Renew", func() (map[hob.RunID]string, error) { return s.inner.Renew(ctx, owner, lease) })
 }
 
-func (s *seamStore) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
-	return act(s.p, "Release", func() error { return s.inner.Release(ctx, owner, runs...) })
+func (s *seamStore) Release(ctx context.Context, owner string, stalled bool, runs ...hob.RunID) error {
+	return act(s.p, "Release", func() error { return s.inner.Release(ctx, owner, stalled, runs...) })
 }
 
 func (s *seamStore) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, code string) (hob.Run, error) {

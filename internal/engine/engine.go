@@ -70,7 +70,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	active map[hob.RunID]*active
-	// orphans are runs whose lease is ours but which nobody drives: their release failed and is tried again.
+	// orphans are runs whose lease is ours but which nobody drives, and whether that counts as a stall. Serve releases them.
 	orphans map[hob.RunID]bool
 
 	group sync.WaitGroup  // the driving goroutines
@@ -270,8 +270,9 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) launch(a *active) {
 	e.group.Go(func() {
 		ours := a.drive()
+		err := a.log.failure()
 		if e.forget(a); !ours && !errors.Is(a.cause(), errHandover) { // those are released all at once
-			e.giveBack(a.id)
+			e.giveBack(a.id, err)
 		}
 	})
 }

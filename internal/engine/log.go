@@ -311,6 +311,13 @@ func (l *runLog) leased() time.Time {
 	return last.Add(l.e.Limits.Lease)
 }
 
+// failure is why the log takes no more, nil where it does.
+func (l *runLog) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
 // full says whether so much waits for the store that the writer should sync before it goes on.
 func (l *runLog) full() bool {
 	l.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +13,9 @@ import (
 )
 
 const (
-	claimEvery = time.Second // between two looks for runs whose process is gone
-	claimBatch = 64          // runs taken up at one look
+	claimEvery  = time.Second // between two looks for runs whose process is gone
+	claimBatch  = 64          // runs taken up at one look
+	claimAtOnce = 8           // of these read at the same time
 )
 
 // Recover takes up the runs that a process before this one left unfinished. Call it once, before requests are served.
@@ -66,7 +66,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	for id, code := range leased {
 		switch a := e.find(id); {
 		case a == nil: // driven by nobody, perhaps accepted by a commit whose answer was lost: it would be renewed for ever
-			e.orphan(id)
+			e.orphan(id, true)
 		case code != "":
 			a.stop(marked(code))
 		}
@@ -85,15 +85,28 @@ func (e *Engine) claim(ctx context.Context, all bool) error {
 		}
 		claimed, err := e.Store.Claim(ctx, e.Owner, e.Limits.Lease, room, all)
 		if err != nil {
+			ring(e.check) // it may have happened all the same: what is leased to us is looked for
 			return err
 		}
-		for _, c := range claimed {
-			e.takeUp(ctx, c)
-		}
+		e.takeUpAll(ctx, claimed)
 		if len(claimed) < claimBatch {
 			return nil
 		}
 	}
+}
+
+// takeUpAll takes up what was claimed, some at a time: reading each takes a few trips to the database.
+func (e *Engine) takeUpAll(ctx context.Context, claimed []hob.Claimed) {
+	var group sync.WaitGroup
+	slots := make(chan struct{}, claimAtOnce)
+	for _, c := range claimed {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			e.takeUp(ctx, c)
+		})
+	}
+	group.Wait()
 }
 
 // takeUp drives a claimed run on. One that cannot be (its agent's model is gone, say) ends as failed, with the reason; where
@@ -103,13 +116,13 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	if p == nil || err != nil && doubtful(err) && p.run.Stalls < e.Limits.Attempts {
 		e.Log.Error("a claimed run cannot be taken up now; it will be tried again",
 			slog.String("run", string(c.Run)), slog.Any("error", err))
-		e.orphan(c.Run)
+		e.orphan(c.Run, hob.KindOf(err) != hob.Unavailable)
 		return
 	}
 	a := e.newActive(p.run, p)
 	if err := e.admit(a); err != nil {
 		a.close()
-		e.orphan(c.Run)
+		e.orphan(c.Run, false)
 		return
 	}
 	defer e.group.Done()
@@ -124,9 +137,9 @@ func (e *Engine) takeUp(ctx context.Context, c hob.Claimed) {
 	e.group.Go(func() {
 		a.settlePending("Not executed: the run could not go on after a restart.")
 		a.conclude(ending{hob.Failed, hob.CodeInternal, "the run cannot go on after a restart: " + reason(err)})
-		ended := a.log.sync() == nil
-		if e.forget(a); !ended {
-			e.giveBack(a.id)
+		err := a.log.sync()
+		if e.forget(a); err != nil {
+			e.giveBack(a.id, err)
 		}
 	})
 }
@@ -141,9 +154,10 @@ func reason(err error) string {
 }
 
 // giveBack lets Serve end our lease on a run that we do not drive any more, so that it is taken up again at once. Serve
-// alone ends leases and claims runs: one that was just taken up again is never taken for abandoned.
-func (e *Engine) giveBack(id hob.RunID) {
-	e.orphan(id)
+// alone ends leases and claims runs: one that was just taken up again is never taken for abandoned. err is what ended its
+// log, nil where nothing did: a database that was away is not the run's fault.
+func (e *Engine) giveBack(id hob.RunID, err error) {
+	e.orphan(id, err != nil && hob.KindOf(err) != hob.Unavailable)
 	ring(e.wake)
 }
 
@@ -155,24 +169,27 @@ func ring(c chan struct{}) {
 	}
 }
 
-func (e *Engine) orphan(id hob.RunID) {
+// orphan notes a run that nobody drives, and whether that counts as a stall.
+func (e *Engine) orphan(id hob.RunID, stalled bool) {
 	if seeded.Bug("keep_orphans") {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.orphans[id] = true
+	if _, known := e.orphans[id]; !known {
+		e.orphans[id] = stalled
+	}
 }
 
 // releaseOrphans ends the leases of runs that nobody drives. Those whose release fails are kept for the next time: a lease
 // that is renewed with all others would never end by itself.
 func (e *Engine) releaseOrphans(ctx context.Context) {
 	e.mu.Lock()
-	ids := slices.Collect(maps.Keys(e.orphans))
+	orphans := maps.Clone(e.orphans)
 	e.mu.Unlock()
-	for _, id := range ids {
+	for id, stalled := range orphans {
 		if e.find(id) == nil {
-			if err := e.Store.Release(ctx, e.Owner, id); err != nil {
+			if err := e.Store.Release(ctx, e.Owner, stalled, id); err != nil {
 				e.Log.Warn("a lease could not be released; trying again", slog.String("run", string(id)), slog.Any("error", err))
 				return
 			}
@@ -210,5 +227,5 @@ func (e *Engine) Drain(ctx context.Context) error {
 	}
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return errors.Join(err, e.Store.Release(release, e.Owner))
+	return errors.Join(err, e.Store.Release(release, e.Owner, false))
 }

@@ -77,7 +77,7 @@ func away(err error) error {
 	switch state := sqlState(err); {
 	case err == nil:
 		return nil
-	case errors.As(err, &connect), errors.Is(err, driver.ErrBadConn), strings.HasPrefix(state, "57P"), state == "53300":
+	case errors.As(err, &connect), errors.Is(err, driver.ErrBadConn), errors.Is(err, errGone), strings.HasPrefix(state, "57P"), state == "53300":
 		return unavailable(err)
 	case strings.Contains(err.Error(), "sql: database is closed"): // database/sql has no value for it
 		return errClosed()
@@ -169,7 +169,7 @@ func (p *pool) once(ctx context.Context, fn func(context.Context, *tx) error) (e
 		return err
 	}
 	if err := dbtx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", away(err))
 	}
 	p.commits.Add(1)
 	return nil

@@ -133,16 +133,16 @@ func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[
 	return leased, nil
 }
 
-// Release ends the leases of an owner at once, of the given runs or of all. The claim behind the release of all counts a
-// stall, which is taken off beforehand.
-func (s *DB) Release(ctx context.Context, owner string, runs ...hob.RunID) error {
+// Release ends the leases of an owner at once, of the given runs or of all. The claim behind it counts a stall, which is
+// taken off beforehand where it is none.
+func (s *DB) Release(ctx context.Context, owner string, stalled bool, runs ...hob.RunID) error {
 	if owner == "" {
 		return nil
 	}
 	var f filter
 	f.where("lease_owner = ? AND completed_at = 0", owner)
 	set := "lease_owner = '', lease_until = 0"
-	if len(runs) == 0 {
+	if !stalled {
 		set += ", stalls = stalls - 1"
 	}
 	if len(runs) > 0 {

@@ -96,13 +96,24 @@ func (c *pgConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// bad says driver.ErrBadConn where nothing reached the server, so that database/sql takes another connection.
+// errGone says that the connection broke; what was asked on it may have happened.
+var errGone = errors.New("the connection to the database broke")
+
+// bad says driver.ErrBadConn where nothing reached the server, so that database/sql takes another connection, and errGone
+// where the connection broke later.
 func (c *pgConn) bad(err error) error {
-	if err != nil && c.conn.IsClosed() {
+	if err == nil {
+		return nil
+	}
+	closed := c.conn.IsClosed()
+	if closed {
 		c.of.doubt.Store(c.of.clock().UnixMicro())
 	}
-	if err != nil && pgconn.SafeToRetry(err) {
+	switch {
+	case pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+	case closed:
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return err
 }
@@ -115,16 +126,17 @@ func (c *pgConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, er
 	if err != nil {
 		return nil, c.bad(err)
 	}
-	return pgTx{ctx, tx}, nil
+	return pgTx{ctx, c, tx}, nil
 }
 
 // pgTx carries the context of its transaction, since driver.Tx's methods take none.
 type pgTx struct {
 	ctx context.Context //nolint:containedctx // see above
+	on  *pgConn
 	tx  pgx.Tx
 }
 
-func (t pgTx) Commit() error   { return t.tx.Commit(t.ctx) }
+func (t pgTx) Commit() error   { return t.on.bad(t.tx.Commit(t.ctx)) }
 func (t pgTx) Rollback() error { return t.tx.Rollback(context.WithoutCancel(t.ctx)) }
 
 func values(args []driver.NamedValue) []any {

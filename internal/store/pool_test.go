@@ -44,6 +44,7 @@ func TestPool(t *testing.T) {
 		"DeadlockIsTriedAgain":                 poolDeadlockIsTriedAgain,
 		"FasterTransactionIsSeenTheSecondTime": poolFasterTransactionIsSeenTheSecondTime,
 		"LostAnswerIsReported":                 poolLostAnswerIsReported,
+		"BrokenConnectionIsNobodysFault":       poolBrokenConnectionIsNobodysFault,
 		"EndedConnectionsAreReplaced":          poolEndedConnectionsAreReplaced,
 	}
 	if testing.Short() {
@@ -54,6 +55,30 @@ func TestPool(t *testing.T) {
 			t.Parallel()
 			run(t)
 		})
+	}
+}
+
+// poolBrokenConnectionIsNobodysFault ends the server's side in a statement, behind one, and before the commit.
+func poolBrokenConnectionIsNobodysFault(t *testing.T) {
+	s := newPool(t)
+	const end = `SELECT CAST(pg_terminate_backend(pg_backend_pid()) AS int)`
+	for name, fn := range map[string]func(context.Context, *tx) error{
+		"in a statement": func(ctx context.Context, t *tx) error {
+			_, err := t.exec(ctx, end)
+			return err
+		},
+		"before the commit": func(ctx context.Context, t *tx) error {
+			if _, err := t.exec(ctx, `INSERT INTO x (v) VALUES (1)`); err != nil {
+				return err
+			}
+			_, _ = t.exec(ctx, end)
+			return nil
+		},
+	} {
+		err := s.e.write(t.Context(), fn)
+		if hob.KindOf(err) != hob.Unavailable {
+			t.Errorf("%s: %v (%s), want an error that asks to try again", name, err, hob.KindOf(err))
+		}
 	}
 }
 

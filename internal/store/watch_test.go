@@ -128,7 +128,7 @@ func TestWatch_ProcessesHearOfEachOthersChangesAndNotOfTheirOwn(t *testing.T) {
 	}
 	other.wait(t, "a cancel request", other.about(run.ID))
 	other.forget()
-	if err := p.a.Release(t.Context(), "a"); err != nil {
+	if err := p.a.Release(t.Context(), "a", false); err != nil {
 		t.Fatal(err)
 	}
 	other.wait(t, "the release of all", func() bool { return other.any > 0 })

@@ -185,10 +185,10 @@ func claimsCount(w *world) {
 	w.claim("p2", true)
 	w.claim("p3", true)
 	stalls(2)
-	w.must(w.s.Release(w.ctx, "p3")) // in good order
+	w.must(w.s.Release(w.ctx, "p3", false)) // in good order
 	same(w, "claimed", len(w.claim("p4", false)), 1)
 	stalls(2)
-	w.must(w.s.Release(w.ctx, "p4", r.ID)) // it could not be driven
+	w.must(w.s.Release(w.ctx, "p4", true, r.ID)) // it could not be driven
 	got := w.claim("p5", false)
 	same(w, "claimed", len(got), 1)
 	stalls(3)
@@ -226,22 +226,22 @@ func releaseFrees(w *world) {
 	n := w.newRun(w.alice, w.agent.ID, "c")
 	n.Run.LeaseOwner = "p2"
 	w.start(n)
-	w.must(w.s.Release(w.ctx, "p1", a.ID, "run_unknown"))
+	w.must(w.s.Release(w.ctx, "p1", true, a.ID, "run_unknown"))
 	got := w.claim("p3", false)
 	if len(got) != 1 || got[0].Run != a.ID {
 		w.t.Fatalf("claimed %v, want %s, the one released", got, a.ID)
 	}
-	w.must(w.s.Release(w.ctx, "p1", a.ID)) // p3's by now
+	w.must(w.s.Release(w.ctx, "p1", true, a.ID)) // p3's by now
 	same(w, "claimed from p3", len(w.claim("p4", false)), 0)
-	w.must(w.s.Release(w.ctx, "p1"))
+	w.must(w.s.Release(w.ctx, "p1", true))
 	got = w.claim("p3", false)
 	if len(got) != 1 || got[0].Run != b.ID {
 		w.t.Fatalf("claimed %v, want %s, the rest of p1", got, b.ID)
 	}
-	w.must(w.s.Release(w.ctx, ""))
+	w.must(w.s.Release(w.ctx, "", false))
 	// A release ends the lease, not the right to write: that ends with the next claim.
 	last := w.begin(w.alice, "d")
-	w.must(w.s.Release(w.ctx, "p1", last.ID))
+	w.must(w.s.Release(w.ctx, "p1", true, last.ID))
 	w.must(w.s.Commit(w.ctx, step(last, event(2, hob.EventChunk, "x"))))
 }
 
