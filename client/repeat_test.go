@@ -60,7 +60,7 @@ func TestCall_RepeatsACreationOnlyWithAKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]int64{"k": 2, "": 1} {
 		c, n := script(t, refuse(503, ""), refuse(500, ""))
-		if _, err := c.CreateKey(t.Context(), client.KeyInput{Name: "k", IdempotencyKey: key}); err == nil || int64(n.Load()) != want {
+		if _, err := c.CreateKey(t.Context(), client.KeyInput{Name: "k", IdempotencyKey: key}); err == nil || n.Load() != want {
 			t.Errorf("with the key %q: %v after %d requests, want %d", key, err, n.Load(), want)
 		}
 	}

@@ -56,7 +56,7 @@ func (t *stream) takeOver(c *call) bool {
 	}
 	modern := c.ProtoAtLeast(1, 1)
 	l := &line{server: server, chunked: modern, keep: modern && !c.Close}
-	l.ahead, _ = buf.Reader.Peek(buf.Reader.Buffered())
+	l.ahead, _ = buf.Peek(buf.Reader.Buffered())
 	l.ahead = append([]byte(nil), l.ahead...)
 	if b, ok := conn.(*begun); ok && len(b.head) == 0 {
 		conn = b.Conn

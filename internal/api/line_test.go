@@ -60,7 +60,7 @@ func (r *raw) say(text string) {
 // answer reads the head of an answer.
 func (r *raw) answer(status int) *http.Response {
 	r.t.Helper()
-	a, err := http.ReadResponse(r.in, nil) //nolint:bodyclose // the connection is closed
+	a, err := http.ReadResponse(r.in, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

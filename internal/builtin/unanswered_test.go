@@ -29,7 +29,7 @@ func TestCustom_ALostAnswerIsToldAndNotAskedForAgain(t *testing.T) {
 			if acts.Add(1) == 1 {
 				return
 			}
-			if conn, _, err := w.(http.Hijacker).Hijack(); err == nil { //nolint:errcheck // the server of tests is one
+			if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 				_ = conn.Close()
 			}
 		})

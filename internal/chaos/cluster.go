@@ -146,9 +146,9 @@ func (c *cluster) ready(ctx context.Context) error {
 		}
 		select {
 		case <-c.ended:
-			return fmt.Errorf("Postgres ended at its start: %s", c.tail())
+			return fmt.Errorf("the server of Postgres ended at its start: %s", c.tail())
 		case <-ctx.Done():
-			return fmt.Errorf("Postgres does not answer: %w; its log ends with:\n%s", err, c.tail())
+			return fmt.Errorf("the server of Postgres does not answer: %w; its log ends with:\n%s", err, c.tail())
 		case <-time.After(clusterLook):
 		}
 	}
@@ -186,7 +186,7 @@ func (c *cluster) gone() error {
 	case <-c.ended:
 		return nil
 	case <-time.After(clusterStop):
-		return fmt.Errorf("Postgres did not end within %s", clusterStop)
+		return fmt.Errorf("the server of Postgres did not end within %s", clusterStop)
 	}
 }
 

@@ -17,7 +17,7 @@ func newTestCluster(t *testing.T) *cluster {
 	if testing.Short() {
 		return nil
 	}
-	folder, err := os.MkdirTemp("", "hob-chaos-test-") // Postgres's own user cannot pass through the test's folder
+	folder, err := os.MkdirTemp("", "hob-chaos-test-") //nolint:usetesting // Postgres's own user cannot pass through the test's folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestCluster_KeepsWhatItCommittedOverAKill(t *testing.T) {
 	}
 	t.Logf("start %s", time.Since(at))
 	conn = open()
-	defer conn.Close(t.Context()) //nolint:errcheck // the server ends
+	defer conn.Close(t.Context())
 	var sum int
 	if err := conn.QueryRow(t.Context(), "SELECT sum(n) FROM t").Scan(&sum); err != nil {
 		t.Fatal(err)

@@ -226,7 +226,7 @@ func restartsPart(ctx context.Context, h *harness) ([]verdict, error) {
 	var starts []time.Duration
 	for range restarts {
 		// Five interruptions without a step between them park a run as failed; at this pace it gets on.
-		pause(ctx, time.Duration(1500+s.luck.IntN(1500))*time.Millisecond)
+		pause(ctx, time.Duration(500+s.luck.IntN(1000))*time.Millisecond)
 		open, err := s.f.underWay(ctx)
 		if err != nil {
 			return nil, err

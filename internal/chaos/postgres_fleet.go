@@ -118,7 +118,7 @@ func (f *fleet) tails() string {
 
 // database connects to the fleet's database, beside the proxy.
 func (f *fleet) database(ctx context.Context) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(f.servers[0].setting.database)
+	cfg, err := pgx.ParseConfig(f.servers[0].database)
 	if err != nil {
 		return nil, fmt.Errorf("address of the database: %w", err)
 	}

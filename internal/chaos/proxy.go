@@ -109,7 +109,7 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.drop(client)
-	server, err := net.DialTimeout("tcp4", p.target, proxyDial)
+	server, err := (&net.Dialer{Timeout: proxyDial}).DialContext(context.Background(), "tcp4", p.target)
 	if err != nil {
 		return // as a server that is away
 	}

@@ -26,7 +26,7 @@ func TestProxy_CutsBetweenCommitAndItsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer direct.Close(t.Context()) //nolint:errcheck // the server ends
+	defer direct.Close(t.Context())
 	if _, err := direct.Exec(t.Context(), "CREATE TABLE t (n int)"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func insert(t *testing.T, p *proxy, n int) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // it may be cut
+	defer conn.Close(t.Context())
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func breaker(acts *atomic.Int64) http.HandlerFunc {
 		if acts.Add(1) == 1 {
 			return
 		}
-		conn, _, err := w.(http.Hijacker).Hijack() //nolint:errcheck // the server of tests is one
+		conn, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -79,7 +79,7 @@ func listeners(t *testing.T, dsn string, cut bool) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // a test's
+	defer conn.Close(context.Background())
 	count := "count(*)"
 	if cut {
 		count = "count(pg_terminate_backend(pid))"

@@ -173,7 +173,7 @@ func refusal(e *egress.Error) bool {
 	case egress.Refused, egress.BadURL, egress.BadRequest, egress.BadAllow, egress.BadTLS, egress.BadRedirect, egress.TooLarge,
 		egress.Closed:
 		return true
-	case egress.Unreachable, egress.Timeout, egress.Canceled, egress.BadResponse, egress.Busy:
+	case egress.Unreachable, egress.Timeout, egress.Canceled, egress.BadResponse, egress.Busy, egress.Late:
 	}
 	return false
 }

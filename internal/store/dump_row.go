@@ -111,7 +111,7 @@ func readRow(args []any, line []byte, columns []Column, strict bool) ([]any, err
 
 func readValue(raw json.RawMessage, c Column, strict bool) (any, error) {
 	if string(raw) == "null" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // the value NULL
 	}
 	if c.Kind == kindInt {
 		n, err := strconv.ParseInt(string(raw), 10, 64)

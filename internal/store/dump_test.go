@@ -203,9 +203,10 @@ func TestDump_LoadsFromEitherIntoEither(t *testing.T) {
 				}
 				for _, table := range loaded.Tables {
 					want := int64(13)
-					if table.Name == "workspaces" {
+					switch table.Name {
+					case "workspaces":
 						want = 1
-					} else if table.Name == "meta" {
+					case "meta":
 						want = 14
 					}
 					if table.Rows != want {
