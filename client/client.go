@@ -38,8 +38,16 @@ const (
 	maxPause   = 5 * time.Second
 )
 
+// DefaultPatience is long enough for a server that drains its runs and for the restart of its machine.
+const DefaultPatience = 2 * time.Minute
+
 // Client calls one server with one key. It is safe for concurrent use.
 type Client struct {
+	// Patience is how long RunStream and Events come back for a run whose stream broke: the time without a stream, added
+	// up since the last event that came. 0 is DefaultPatience; below 0 a broken stream is an error at once. It is set
+	// before the first call.
+	Patience time.Duration
+
 	base string
 	key  string
 	http *http.Client
@@ -175,7 +183,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 	answer, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		return nil, err // a *url.Error, which names the call
 	}
 	if answer.StatusCode >= 300 {
 		defer func() { _ = answer.Body.Close() }()

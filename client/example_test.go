@@ -45,6 +45,75 @@ func Example() {
 	// Output: completed 1 Hello, Ada!
 }
 
+// A program stops in the middle of a run and comes back. What it has to keep is the run's id, which is in every event, and
+// the number of the last event it has seen. The idempotency key makes the start safe to repeat where even the first event
+// did not arrive, and "continue" lets the run go on however long nobody reads it.
+func ExampleClient_Events() {
+	address, key, stop := exampleServer()
+	defer stop()
+
+	ctx := context.Background()
+	c := client.New(address, key)
+	defer c.Close()
+	name, model := "slow", "scripted"
+	agent, err := c.CreateAgent(ctx, client.AgentInput{
+		Name: &name, Model: &model, Settings: json.RawMessage(`{"script": "delay: 200ms\ntext: Still here, {{message}}."}`),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	request := client.RunRequest{
+		Message: "Ada", IdempotencyKey: "order-17", // your own name for what you want, or a random text that you keep
+		Tuning: hob.Tuning{OnDisconnect: hob.DisconnectContinue},
+	}
+	var seen hob.EventHead
+	for event, err := range c.RunStream(ctx, agent.ID, request) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := json.Unmarshal(event.Data, &seen); err != nil {
+			fmt.Println(err)
+			return
+		}
+		break // the program ends here, with seen.Run and seen.Seq on its disk
+	}
+
+	for event, err := range c.Events(ctx, seen.Run, seen.Seq) {
+		if err != nil {
+			fmt.Println(err) // Unavailable: no server for longer than c.Patience; try again later, from the last number seen
+			return
+		}
+		if event.Type == hob.EventComplete {
+			var end hob.CompleteEvent
+			if err := json.Unmarshal(event.Data, &end); err != nil {
+				fmt.Println(err)
+				return
+			}
+			fmt.Println(end.Status, end.Content)
+		}
+	}
+
+	// The same request finds the same run, and gives its events from the first.
+	for event, err := range c.RunStream(ctx, agent.ID, request) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		var found hob.EventHead
+		if err := json.Unmarshal(event.Data, &found); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(event.Seq, found.Run == seen.Run)
+		break
+	}
+	// Output:
+	// completed Still here, Ada.
+	// 1 true
+}
+
 // The kind of an error tells what to do; its code is finer, and its text is for people.
 func ExampleClient_Agent() {
 	address, key, stop := exampleServer()

@@ -3,32 +3,38 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"time"
 
 	"hob"
 )
 
 const (
 	maxFrame  = 32 << 20 // bytes of one event
-	maxBreaks = 6        // breaks of a stream in a row, without an event between them
+	headShare = 4        // of the patience, what one try may wait for the head of an answer
+	leastHead = time.Second
 )
 
 // The ways in which a stream ends before its run's last event.
 var (
-	errBroken = errors.New("the stream ended before the run did") // it may be taken up again
-	errOdd    = errors.New("an event cannot be read")             // it may not
+	errBroken = errors.New("the stream ended before the run did")       // it may be taken up again
+	errSilent = errors.New("the server took the request and is silent") // likewise
+	errOdd    = errors.New("an event cannot be read")                   // it may not
 )
 
 // RunStream runs an agent and gives the run's events as they come, the last one complete. A stream that breaks after
-// its first event goes on where it was, through Events. Breaking off the range closes the connection; the server then
-// cancels the run after its grace period unless on_disconnect says otherwise. An error is the last element.
+// its first event goes on where it was, as with Events. One that breaks before may have started a run: the same request
+// with the same IdempotencyKey finds it. Breaking off the range closes the connection; the server then cancels the run
+// after its grace period unless on_disconnect says otherwise. An error is the last element.
 func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest) iter.Seq2[hob.Event, error] {
 	return func(yield func(hob.Event, error) bool) {
 		r := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run", "stream"), header: idempotent(in.IdempotencyKey), body: in}
@@ -37,8 +43,8 @@ func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest
 		if f.over {
 			return
 		}
-		if err != nil && f.last > 0 && ctx.Err() == nil {
-			err = c.resume(ctx, f.run, &f)
+		if err != nil && f.last > 0 && ctx.Err() == nil && passing(err) {
+			err = c.comeBack(ctx, f.run, &f, err)
 		}
 		if err != nil && !f.over {
 			yield(hob.Event{}, err)
@@ -47,7 +53,9 @@ func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest
 }
 
 // Events gives a run's events behind a position, from its log and then as they come, the last one complete. A broken
-// stream is taken up again where it was. An error is the last element.
+// stream is taken up again where it was, for as long as Patience says; then the error is Unavailable and tells the run and
+// the position to come back with. What the server refuses, as a run that is not there, is an error at once. An error is
+// the last element.
 func (c *Client) Events(ctx context.Context, id hob.RunID, after int64) iter.Seq2[hob.Event, error] {
 	return func(yield func(hob.Event, error) bool) {
 		f := follower{yield: yield, last: after}
@@ -59,37 +67,74 @@ func (c *Client) Events(ctx context.Context, id hob.RunID, after int64) iter.Seq
 
 // resume follows a run through breaks until it is over.
 func (c *Client) resume(ctx context.Context, id hob.RunID, f *follower) error {
-	for breaks := 0; ; breaks++ {
-		before := f.last
+	for {
 		r := request{
 			method: http.MethodGet, path: path("api", "agents", "runs", string(id), "events"),
 			header: http.Header{"Last-Event-Id": {strconv.FormatInt(f.last, 10)}},
 		}
 		err := c.stream(ctx, r, f)
-		if f.over || err == nil {
+		switch {
+		case f.over || err == nil:
 			return nil
-		}
-		if f.last > before {
-			breaks = 0
-		}
-		var e *hob.Error
-		if errors.As(err, &e) && e.Kind != hob.RateLimited && e.Kind != hob.Unavailable {
-			return err // the server's word
-		}
-		if errors.Is(err, errOdd) {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !passing(err):
 			return err
 		}
-		if ctx.Err() != nil || breaks == maxBreaks {
-			return err
-		}
-		wait := min(firstPause<<breaks, maxPause)
-		if e != nil {
-			wait = min(max(wait, e.RetryAfter), maxWait)
-		}
-		if err := pause(ctx, wait); err != nil {
+		if err := c.wait(ctx, id, f, err); err != nil {
 			return err
 		}
 	}
+}
+
+// comeBack is resume for a stream that just broke with err.
+func (c *Client) comeBack(ctx context.Context, id hob.RunID, f *follower, err error) error {
+	if err := c.wait(ctx, id, f, err); err != nil {
+		return err
+	}
+	return c.resume(ctx, id, f)
+}
+
+// wait pauses before the next try after err, or says that the patience is over.
+func (c *Client) wait(ctx context.Context, id hob.RunID, f *follower, err error) error {
+	d, ok := f.pause(err, c.patience())
+	if !ok {
+		return gaveUp(id, f, err)
+	}
+	return pause(ctx, d)
+}
+
+func (c *Client) patience() time.Duration { return cmp.Or(c.Patience, DefaultPatience) }
+
+// headTime is how long a try to take a stream up waits for the head of the answer.
+func (c *Client) headTime() time.Duration {
+	patience := c.patience()
+	if patience < 0 {
+		patience = DefaultPatience
+	}
+	return max(patience/headShare, leastHead)
+}
+
+// passing says whether what ended a stream may be over soon. A server's word about the request or the run is not, nor is an
+// event that cannot be read: it would come again as it is.
+func passing(err error) bool {
+	var e *hob.Error
+	if errors.As(err, &e) {
+		return e.Kind == hob.RateLimited || e.Kind == hob.Unavailable || e.Kind == hob.Internal
+	}
+	return !errors.Is(err, errOdd)
+}
+
+// gaveUp is the error of a reader that no server gave a stream for too long.
+func gaveUp(id hob.RunID, f *follower, err error) error {
+	gone := hob.Errorf(hob.Unavailable, "the stream of run %s cannot be read (tried for %s); come back with Events(%s, %d)",
+		id, f.gone.Round(time.Millisecond), id, f.last).With("run_id", id).With("after", f.last)
+	var e *hob.Error
+	if errors.As(err, &e) {
+		gone.RetryAfter = e.RetryAfter
+	}
+	gone.Err = err
+	return gone
 }
 
 // follower hands events on and remembers how far they came.
@@ -98,6 +143,10 @@ type follower struct {
 	run   hob.RunID
 	last  int64
 	over  bool // complete was given, or the caller has enough
+
+	tries int           // since the last event
+	gone  time.Duration // without a stream since the last event
+	lost  time.Time     // when the stream broke; zero while there is one
 }
 
 // give hands one event on; false ends the reading. Events that were given before are left out.
@@ -105,19 +154,66 @@ func (f *follower) give(e hob.Event, run hob.RunID) bool {
 	if e.Seq <= f.last {
 		return true
 	}
-	f.last, f.run = e.Seq, run
+	f.last, f.run, f.tries, f.gone = e.Seq, run, 0, 0
 	f.over = !f.yield(e, nil) || e.Type == hob.EventComplete
 	return !f.over
+}
+
+// found notes that there is a stream again.
+func (f *follower) found() {
+	if !f.lost.IsZero() {
+		f.gone += time.Since(f.lost)
+		f.lost = time.Time{}
+	}
+}
+
+// pause is how long to wait before the next try after err, false when the patience is over. The waits grow and are
+// scattered, so that the readers of a server that is back do not all come at once; none is shorter than the server asks.
+// The last try is made when the patience ends.
+func (f *follower) pause(err error, patience time.Duration) (time.Duration, bool) {
+	now := time.Now()
+	if f.lost.IsZero() {
+		f.lost = now
+	}
+	f.gone, f.lost = f.gone+now.Sub(f.lost), now
+	left := patience - f.gone
+	longest := firstPause
+	for range f.tries {
+		longest = min(2*longest, maxPause)
+	}
+	f.tries++
+	d := longest/2 + rand.N(longest/2)
+	var e *hob.Error
+	if errors.As(err, &e) {
+		if e.RetryAfter > left {
+			return 0, false
+		}
+		d += e.RetryAfter
+	}
+	return min(d, left), left > 0
 }
 
 // stream sends a request and reads its events. nil means that the stream ended whole without any: the server says so of
 // a run whose last event the caller has.
 func (c *Client) stream(ctx context.Context, r request, f *follower) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var late *time.Timer
+	if r.method == http.MethodGet { // its head comes soon, also of a run that is silent
+		late = time.AfterFunc(c.headTime(), func() { end(errSilent) })
+	}
 	answer, err := c.send(ctx, r)
+	if late != nil && !late.Stop() && errors.Is(context.Cause(ctx), errSilent) {
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return errSilent
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
+	f.found()
 	got := false
 	err = frames(answer.Body, func(data []byte) (bool, error) {
 		var head hob.EventHead
@@ -160,7 +256,7 @@ func frames(r io.Reader, give func(data []byte) (bool, error)) error {
 			data = nil
 		case bytes.HasPrefix(line, []byte("data:")):
 			if len(data)+len(line) > maxFrame {
-				return fmt.Errorf("read the stream: an event is longer than %d bytes", maxFrame)
+				return fmt.Errorf("%w: it is longer than %d bytes", errOdd, maxFrame)
 			}
 			if data != nil {
 				data = append(data, '\n')
@@ -182,7 +278,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 			return bytes.TrimRight(part, "\r\n"), nil
 		}
 		if line = append(line, part...); len(line) > maxFrame {
-			return nil, fmt.Errorf("an event is longer than %d bytes", maxFrame)
+			return nil, fmt.Errorf("%w: it is longer than %d bytes", errOdd, maxFrame)
 		}
 		if err == nil {
 			return bytes.TrimRight(line, "\r\n"), nil

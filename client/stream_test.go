@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -134,14 +135,16 @@ func TestRunStream_ABreakBeforeTheFirstEventIsAnError(t *testing.T) {
 
 func TestEvents_OddStreamsAreErrors(t *testing.T) {
 	t.Parallel()
-	odd := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("data: no json\n\n")) }
-	c, _ := script(t, odd)
-	var last error
-	for _, err := range c.Events(t.Context(), "run_1", 0) {
-		last = err
-	}
-	if last == nil || !strings.Contains(last.Error(), "cannot be read") {
-		t.Errorf("the error is %v", last)
+	const tooLong = 33 << 20
+	for what, text := range map[string]string{"no JSON": "data: no json\n\n", "too long": "data: " + strings.Repeat("x", tooLong) + "\n\n"} {
+		c, n := script(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+		var last error
+		for _, err := range c.Events(t.Context(), "run_1", 0) {
+			last = err
+		}
+		if last == nil || !strings.Contains(last.Error(), "cannot be read") || n.Load() != 1 {
+			t.Errorf("%s: the error after %d requests is %v", what, n.Load(), last)
+		}
 	}
 }
 
