@@ -60,13 +60,17 @@ e2e: ## the built binary from outside, on both databases
 
 chaos: ## kill, stop and cut off the real program, and check that nothing is lost (docs/durability.md)
 	@.ci/tools postgresql strace
-	go run ./internal/chaos $(CHAOS)
-	$(if $(CHAOS),,go run ./internal/chaos -bugs -only $(SOME_BUGS))
+	@trap 'exit 130' INT; failed=0; \
+	go run ./internal/chaos $(CHAOS) || failed=1; \
+	$(if $(CHAOS),,go run ./internal/chaos -bugs -only $(SOME_BUGS) || failed=1;) \
+	exit $$failed
 
 chaos-long: ## the same for as long as it takes to be sure, about an hour
 	@.ci/tools postgresql strace
-	go run ./internal/chaos -long $(CHAOS)
-	$(if $(CHAOS),,go run ./internal/chaos -bugs)
+	@trap 'exit 130' INT; failed=0; \
+	go run ./internal/chaos -long $(CHAOS) || failed=1; \
+	$(if $(CHAOS),,go run ./internal/chaos -bugs || failed=1;) \
+	exit $$failed
 
 chaos-bugs: ## plant faults in the program, and see that the checks of make chaos find each
 	@.ci/tools postgresql strace

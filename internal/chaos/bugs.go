@@ -68,68 +68,100 @@ type outcome struct {
 	detail string
 	rounds int
 	took   time.Duration
+	folder string // of the last round
 	err    error
 }
 
 // plant runs drills on programs with planted faults, all or some, and on the same program without one. Each fault must be
-// found, and nothing else. It prints a line for each and gives the exit code.
-func (h *harness) plant(ctx context.Context, out io.Writer) int {
+// found, and nothing else. It prints a line for each and gives the exit code, and the folders of those that failed.
+func (h *harness) plant(ctx context.Context, out io.Writer) (code int, kept []string) {
 	began := time.Now()
-	results, err := h.trials(ctx, h.options.only)
+	results, cluster, err := h.trials(ctx, h.options.only)
 	if err != nil {
 		fmt.Fprintln(out, "bugs      could not be run:", err)
-		return exitFault
+		return exitFault, nil
 	}
 	caught, missed, faults := 0, 0, 0
 	for r := range results {
-		name := fmt.Sprintf("bug %-18s", r.bug.name)
-		if r.bug.name == "" {
-			name = fmt.Sprintf("no bug, drill %-8s", r.bug.drill)
-		}
-		took := r.took.Round(100 * time.Millisecond)
+		fmt.Fprintln(out, r.line())
 		switch {
 		case errors.Is(r.err, errNoStrace):
-			fmt.Fprintf(out, "%s not run: %v\n", name, r.err)
+			continue
 		case r.err != nil:
 			faults++
-			fmt.Fprintf(out, "%s could not be run: %v\n", name, r.err)
-		case r.bug.name == "" && r.caught == "":
-			fmt.Fprintf(out, "%s ok, after %s\n", name, took)
-		case r.bug.name == "":
+		case (r.caught == "") != (r.bug.name == ""):
 			missed++
-			fmt.Fprintf(out, "%s VIOLATED: %s: %s\n", name, r.caught, r.detail)
-		case r.caught == "":
-			missed++
-			fmt.Fprintf(out, "%s NOT CAUGHT in %d rounds of %s, %s\n", name, r.rounds, r.bug.drill, took)
-		default:
+		case r.bug.name != "":
 			caught++
-			fmt.Fprintf(out, "%s caught by %q after %s\n", name, r.caught, took)
 			fmt.Fprintf(h.progress, "    %s\n", r.detail)
+			continue
+		default:
+			continue
 		}
+		if ctx.Err() != nil {
+			continue
+		}
+		kept = append(kept, r.folder)
+		fmt.Fprintf(out, "    logs: %s; again: %s\n", r.folder, h.again(r.faultName()))
 	}
-	fmt.Fprintf(out, "bugs: %d caught, %d wrong, %d not run, %s\n", caught, missed, faults, time.Since(began).Round(time.Second))
+	if len(kept) > 0 { // the drills on Postgres share it
+		kept = append(kept, cluster)
+	}
+	fmt.Fprintf(out, "bugs: %d caught, %d wrong, %d not run, %s, seed %d\n", caught, missed, faults, time.Since(began).Round(time.Second), h.options.seed)
 	switch {
 	case missed > 0:
-		return exitViolated
+		return exitViolated, kept
 	case faults > 0 || caught == 0:
-		return exitFault
+		return exitFault, kept
 	}
-	return exitOK
+	return exitOK, kept
 }
 
-// trials starts what plant needs and gives the outcomes as they come.
-func (h *harness) trials(ctx context.Context, names []string) (<-chan outcome, error) {
+// line is the outcome as it is printed.
+func (o outcome) line() string {
+	name := fmt.Sprintf("bug %-18s", o.bug.name)
+	if o.bug.name == "" {
+		name = fmt.Sprintf("no bug, drill %-8s", o.bug.drill)
+	}
+	took := o.took.Round(100 * time.Millisecond)
+	switch {
+	case errors.Is(o.err, errNoStrace):
+		return fmt.Sprintf("%s not run: %v", name, o.err)
+	case o.err != nil:
+		return fmt.Sprintf("%s could not be run: %v", name, o.err)
+	case o.bug.name == "" && o.caught == "":
+		return fmt.Sprintf("%s ok, after %s", name, took)
+	case o.bug.name == "":
+		return fmt.Sprintf("%s VIOLATED: %s: %s", name, o.caught, o.detail)
+	case o.caught == "":
+		return fmt.Sprintf("%s NOT CAUGHT in %d rounds of %s, %s", name, o.rounds, o.bug.drill, took)
+	}
+	return fmt.Sprintf("%s caught by %q after %s", name, o.caught, took)
+}
+
+// faultName is what -only has to name for this trial to be repeated: a drill without a fault is repeated with one of its.
+func (o outcome) faultName() string {
+	for _, b := range bugs() {
+		if b.name == o.bug.name || o.bug.name == "" && b.drill == o.bug.drill {
+			return b.name
+		}
+	}
+	return o.bug.name
+}
+
+// trials starts what plant needs and gives the outcomes as they come, and the folder of the Postgres that they share.
+func (h *harness) trials(ctx context.Context, names []string) (_ <-chan outcome, shared string, err error) {
 	jobs := jobsFor(names)
 	program := filepath.Join(h.folder, "hob-seeded")
 	if err := build(ctx, program, "seeded"); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := clean(h.hob, program); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	c, err := newCluster(ctx, h.folder)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	results, queue := make(chan outcome), make(chan bug)
 	var group sync.WaitGroup
@@ -149,7 +181,7 @@ func (h *harness) trials(ctx context.Context, names []string) (<-chan outcome, e
 		_ = c.stop() // its folder goes anyway
 		close(results)
 	}()
-	return results, nil
+	return results, c.folder, nil
 }
 
 // jobsFor are the named faults, all where none is named, each drill without one in front of its first.
@@ -198,29 +230,35 @@ func (h *harness) try(ctx context.Context, c *cluster, program string, b bug) ou
 	}
 	for o.rounds < rounds && o.caught == "" && o.err == nil {
 		o.rounds++
-		o.caught, o.detail, o.err = h.round(ctx, c, program, b, o.rounds)
+		if o.folder != "" {
+			h.remove(o.folder)
+		}
+		own, err := h.below(fmt.Sprintf("%s-%s-%d", b.drill, strings.ReplaceAll(b.name, "_", ""), o.rounds))
+		if err != nil {
+			o.err = err
+			break
+		}
+		o.folder = own.folder
+		o.caught, o.detail, o.err = own.round(ctx, c, program, b)
+	}
+	if !h.options.keep && (o.err == nil || errors.Is(o.err, errNoStrace)) && (o.caught == "") == (b.name == "") {
+		h.remove(o.folder)
 	}
 	o.took = time.Since(began)
 	return o
 }
 
-// round runs a drill once, in a folder of its own, and names the first promise that was broken. That a run does not end
+// round runs a drill once, in the harness's folder, and names the first promise that was broken. That a run does not end
 // tells the least, so that is named where nothing else was broken.
-func (h *harness) round(ctx context.Context, c *cluster, program string, b bug, n int) (promise, detail string, err error) {
-	name := fmt.Sprintf("%s-%s-%d", b.drill, strings.ReplaceAll(b.name, "_", ""), n)
-	own := *h
-	own.folder = filepath.Join(h.folder, name)
-	own.hob = filepath.Join(own.folder, "hob")
-	if err := os.Mkdir(own.folder, 0o700); err != nil {
-		return "", "", fmt.Errorf("folder of the drill: %w", err)
-	}
+func (h *harness) round(ctx context.Context, c *cluster, program string, b bug) (promise, detail string, err error) {
+	h.hob = filepath.Join(h.folder, "hob")
 	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s' \"$@\"\n", bugVariable, b.name, program)
-	if err := os.WriteFile(own.hob, []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(h.hob, []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
 		return "", "", fmt.Errorf("start of the drill's program: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx) // ends the clients of runs that do not
 	defer stop()
-	verdicts, err := drills()[b.drill].run(ctx, &trial{h: &own, name: name, cluster: c})
+	verdicts, err := drills()[b.drill].run(ctx, &trial{h: h, name: filepath.Base(h.folder), cluster: c})
 	var least *verdict
 	for i, v := range verdicts {
 		switch {

@@ -14,24 +14,6 @@ import (
 	"hob"
 )
 
-// The promises, as they are printed.
-const (
-	acceptedKept  = "accepted messages are kept"
-	runsEnd       = "accepted runs end"
-	oneRunPerKey  = "a key makes one run"
-	noGaps        = "streams have no gaps and no repeats"
-	shownStays    = "what was shown stays"
-	logsWhole     = "logs are whole"
-	answersWhole  = "answers are whole"
-	sessionOrder  = "sessions keep their order"
-	onceAtMost    = "once-calls act at most once"
-	doneWasDone   = "results tell what was done"
-	noStrayEffect = "no effect without a call"
-	keysNameCalls = "keys name their calls"
-	unknownTold   = "unknown outcomes are told"
-	modelReads    = "the model reads what is recorded"
-)
-
 // How the result of a call reads whose outcome is not known: behind a crash, and where an answer did not come.
 const (
 	unknownWord  = "outcome_unknown"
@@ -267,19 +249,19 @@ func (c *checker) verdicts(accepted, events, seen int, calls callCounts) []verdi
 		requests += m.requests
 	}
 	return []verdict{
-		v(acceptedKept, "%d accepted, %d lost", accepted, len(c.broken[acceptedKept])),
-		v(runsEnd, "%d runs, %d not as they should", len(c.runs), len(c.broken[runsEnd])),
-		v(oneRunPerKey, "%d keys in %d requests, %d doubled", len(c.messages), requests, len(c.broken[oneRunPerKey])),
+		v(acceptedKept, "%d accepted, %d lost or strange", accepted, len(c.broken[acceptedKept])),
+		v(runsEnd, "%d runs, %d did not end as they should", len(c.runs), len(c.broken[runsEnd])),
+		v(oneRunPerKey, "%d keys in %d requests, %d with two runs", len(c.messages), requests, len(c.broken[oneRunPerKey])),
 		v(sessionOrder, "%d sessions", len(c.sessions)),
-		v(noGaps, "%d events, %d gaps or repeats", seen, len(c.broken[noGaps])),
-		v(shownStays, "%d shown, %d gone or changed", seen, len(c.broken[shownStays])),
+		v(noGaps, "%d events read, %d gaps or repeats", seen, len(c.broken[noGaps])),
+		v(shownStays, "%d events read, %d gone or changed", seen, len(c.broken[shownStays])),
 		v(logsWhole, "%d logs with %d events", len(c.runs), events),
 		v(answersWhole, "%d runs", len(c.runs)),
-		v(onceAtMost, "%d calls, %d acted twice", calls.of[toolOnce], len(c.broken[onceAtMost])),
-		v(doneWasDone, "%d calls: %d done, %d not done, %d unknown", calls.all, calls.done, calls.refused, calls.unknown),
-		v(noStrayEffect, "%d effects, %d that no log knows", calls.effects, len(c.broken[noStrayEffect])),
-		v(keysNameCalls, "%d keys, %d sent again with the same", len(c.acts), calls.again),
-		v(unknownTold, "%d unknown, %d of them had acted", calls.unknown, calls.actedUnknown),
-		v(modelReads, "%d results in %d requests", calls.read, calls.requests),
+		v(onceAtMost, "%d once-calls recorded, %d acted twice", calls.of[toolOnce], len(c.broken[onceAtMost])),
+		v(doneWasDone, "%d calls recorded: %d done, %d not done, %d unknown", calls.all, calls.done, calls.refused, calls.unknown),
+		v(noStrayEffect, "the tools acted %d times, %d that no log knows", calls.effects, len(c.broken[noStrayEffect])),
+		v(keysNameCalls, "%d keys reached a tool, %d requests repeated one", len(c.acts), calls.again),
+		v(unknownTold, "%d calls unknown, %d of them had acted", calls.unknown, calls.actedUnknown),
+		v(modelReads, "the model read the results of %d of %d calls, in %d requests", calls.read, calls.all, calls.requests),
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"hob"
 )
@@ -331,48 +330,6 @@ func TestCheck_FindsEachBrokenPromise(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTested_IsVacuousBelowANeed(t *testing.T) {
-	t.Parallel()
-	if v := tested(need{"kills", 20, 20}, need{"cuts", 3, 1}); v.broken() {
-		t.Errorf("it is broken: %v", v.violations)
-	}
-	v := tested(need{"kills", 20, 20}, need{"cuts", 0, 1})
-	if !v.broken() || !strings.Contains(v.line("kill"), "VIOLATED") {
-		t.Errorf("a part that cut nothing reads %q", v.line("kill"))
-	}
-}
-
-func TestOnly_LeavesWhatWasBroken(t *testing.T) {
-	t.Parallel()
-	all := []verdict{judge("a", nil, "0"), judge("b", []string{"bad"}, "1"), judge("c", nil, "0")}
-	var names []string
-	for _, v := range only(all, "c") {
-		names = append(names, v.name)
-	}
-	if !slices.Equal(names, []string{"b", "c"}) {
-		t.Errorf("left are %q", names)
-	}
-}
-
-func TestPercentile_IsNearestRank(t *testing.T) {
-	t.Parallel()
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(i+1))
-	}
-	for p, want := range map[int]time.Duration{1: 1, 50: 50, 99: 99, 100: 100} {
-		if got := percentile(hundred, p); got != want {
-			t.Errorf("the %dth percentile of 1 to 100 is %d", p, got)
-		}
-	}
-	if got := percentile(hundred[:3], 99); got != 3 {
-		t.Errorf("the 99th percentile of 1 to 3 is %d", got)
-	}
-	if percentile(nil, 50) != 0 {
-		t.Error("nothing has a percentile")
 	}
 }
 

@@ -161,8 +161,6 @@ func cutStreams(ctx context.Context, t *trial) ([]verdict, error) {
 	return append(v, tested(need{"cuts", cuts, 8}, need{"accepted", sc.w.counts().accepted, 8})), err
 }
 
-const givenUp = "a run that ends its server is given up"
-
 // mostDeaths is how often a run may end its server: by its start and by the five attempts behind it.
 const mostDeaths = 6
 
@@ -207,7 +205,7 @@ func poisoned(ctx context.Context, t *trial) ([]verdict, error) {
 	}
 	stop()
 	sc.storm.group.Wait()
-	return []verdict{judge(givenUp, bad, "behind %d deaths", deaths), tested(need{"deaths", deaths, 3})}, nil
+	return []verdict{judge(givenUp, bad, "after %d deaths", deaths), tested(need{"deaths", deaths, 3})}, nil
 }
 
 // askedTwice sends messages again with their keys, at once and behind a kill.

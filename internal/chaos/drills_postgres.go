@@ -53,8 +53,6 @@ func handedOver(ctx context.Context, t *trial) ([]verdict, error) {
 	return append(rest, v, tested(need{"accepted", sc.w.counts().accepted, 3})), err
 }
 
-const cancelHeld = "a cancel reaches the server that drives the run"
-
 // cancelTime is how long a run may go on that was cancelled through another server.
 const cancelTime = 3 * time.Second
 
@@ -114,8 +112,6 @@ func lostAnswers(ctx context.Context, t *trial) ([]verdict, error) {
 	return append(v, tested(need{"answers swallowed", int(sc.f.proxy.swallowed.Load()), 3})), err
 }
 
-const leftAlone = "no run is taken from a server that lives"
-
 // peaceful does no harm.
 func peaceful(ctx context.Context, t *trial) ([]verdict, error) {
 	sc, err := t.pair(ctx, pace{word: 20 * time.Millisecond}, habits{
@@ -146,8 +142,6 @@ const (
 	frozenCalls  = 16
 	frozenAtOnce = 8
 )
-
-const formerSilent = "a server that lost a run calls nothing for it"
 
 // frozenInCalls freezes a server while the first calls of a step are under way. Another one carries all of them out. The
 // first, let go on, has answers to the first calls and must neither write them down nor make the others.
@@ -196,7 +190,7 @@ func frozenInCalls(ctx context.Context, t *trial) ([]verdict, error) {
 	}
 	logs, err := sc.f.logs(ctx)
 	bad = append(bad, zombies(logs, sc.w.ledger)...)
-	return append(v, judge(formerSilent, bad, "%d calls by both", before),
+	return append(v, judge(nothingLeft, bad, "%d calls by both", before),
 		tested(need{"runs taken over", taken, 1}, need{"calls", before, frozenCalls + frozenAtOnce})), err
 }
 

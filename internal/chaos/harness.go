@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -19,15 +21,19 @@ import (
 type harness struct {
 	options  options
 	progress io.Writer
-	folder   string // data and logs
+	folder   string // data and logs; those of a part lie in one of its own below it
 	hob      string // the program under test
 	starts   chan func()
+	lateness *lateness // of the machine, while a part runs
 }
 
 // newHarness makes the folder and builds the program.
 func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
 	folder, err := os.MkdirTemp("", "hob-chaos-")
 	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	if err := passable(folder); err != nil { // a private Postgres runs below it, as a user of its own
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
 	h := &harness{options: o, progress: progress, folder: folder, hob: o.hob, starts: make(chan func())}
@@ -49,16 +55,72 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	return h, nil
 }
 
-// close removes the folder, unless it is to be kept.
-func (h *harness) close(keep bool) {
+// close removes the folder, or all in it but the folders that are to be kept.
+func (h *harness) close(kept []string) {
 	close(h.starts)
-	if keep || h.options.keep {
+	if h.options.keep {
 		fmt.Fprintln(h.progress, "data and logs are kept in", h.folder)
 		return
 	}
-	if err := os.RemoveAll(h.folder); err != nil {
+	if len(kept) == 0 {
+		h.remove(h.folder)
+		return
+	}
+	list, err := os.ReadDir(h.folder)
+	if err != nil {
 		fmt.Fprintln(h.progress, "chaos:", err)
 	}
+	for _, e := range list {
+		if path := filepath.Join(h.folder, e.Name()); !slices.Contains(kept, path) {
+			h.remove(path)
+		}
+	}
+}
+
+func (h *harness) remove(path string) {
+	if err := os.RemoveAll(path); err != nil {
+		fmt.Fprintln(h.progress, "chaos:", err)
+	}
+}
+
+// below makes the folder of a part, or of a trial, below the harness's.
+func (h *harness) below(name string) (*harness, error) {
+	own := *h
+	own.folder = filepath.Join(h.folder, name)
+	if err := os.Mkdir(own.folder, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of %s: %w", name, err)
+	}
+	return &own, nil
+}
+
+// again is the command that repeats a part, or the trial of a fault, with the same chance.
+func (h *harness) again(name string) string {
+	words := []string{"go run ./internal/chaos"}
+	if h.options.long {
+		words = append(words, "-long")
+	}
+	if h.options.bugs {
+		words = append(words, "-bugs")
+	}
+	if h.options.hob != "" {
+		words = append(words, "-hob "+h.options.hob)
+	}
+	return strings.Join(append(words, "-only "+name, fmt.Sprintf("-seed %d", h.options.seed)), " ")
+}
+
+// folderSize is what lies below a folder, for people.
+func folderSize(path string) string {
+	var n int64
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error { // what cannot be read is not counted
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	return fmt.Sprintf("%d MB", (n+1<<20-1)>>20)
 }
 
 // amount is how much a part does: quick or long.

@@ -7,9 +7,9 @@
 // All that is known of the truth lies outside of Hob, in this process: what clients were told, what the model was asked,
 // and what the tools did. The program under test is built from this module, or named by -hob.
 //
-// It prints one line per promise. The exit code is 0 when all were kept, 1 when one was broken or a part tested nothing,
-// 2 when a part could not run or the command line is wrong. It needs Linux and the Go tool, and strace for some parts. It
-// is not for measuring: package bench is.
+// It prints one line per promise and per bound of time. The exit code is 0 when all were kept, 1 when one was not or a part
+// tested nothing, 2 when a part could not run or the command line is wrong. It needs Linux and the Go tool, and strace for
+// some parts. It is not for measuring: package bench is.
 package main
 
 import (
@@ -69,7 +69,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.BoolVar(&o.long, "long", false, "as much as it takes to be sure, instead of a few minutes")
-	flags.BoolVar(&o.keep, "keep", false, "keep the folder with data and logs, and say where it is; a violation keeps it always")
+	flags.BoolVar(&o.keep, "keep", false, "keep all data and logs, and say where; those of a part that fails are kept always")
 	flags.Uint64Var(&o.seed, "seed", o.seed, "what chance is drawn from; the same seed does the same, as far as the machine allows")
 	flags.StringVar(&o.hob, "hob", "", "the program to test; empty: built from this module")
 	flags.BoolVar(&o.bugs, "bugs", false, "plant faults in the program and see whether the checks find each; -only names faults then")
@@ -136,61 +136,128 @@ func run(args []string, out, progress io.Writer) int {
 		fmt.Fprintln(progress, "chaos:", err)
 		return exitFault
 	}
-	all := h.all
+	var code int
+	var kept []string
 	if o.bugs {
-		all = h.plant
+		code, kept = h.plant(ctx, out)
+	} else {
+		code, kept = h.all(ctx, out, parts())
 	}
-	code := all(ctx, out)
-	h.close(code != exitOK)
+	h.close(kept)
 	return code
 }
 
-// all runs the parts, each whatever became of the others, and prints what became of the promises.
-func (h *harness) all(ctx context.Context, out io.Writer) int {
+// all runs the parts, each whatever became of the others, and prints what became of the promises. The folders of parts that
+// failed are to be kept.
+func (h *harness) all(ctx context.Context, out io.Writer, parts []part) (code int, kept []string) {
 	began := time.Now()
 	fmt.Fprintf(out, "chaos: seed %d, %s\n", h.options.seed, map[bool]string{false: "quick", true: "long"}[h.options.long])
-	promises, broken, faults := 0, 0, 0
-	for _, p := range parts() {
-		if len(h.options.only) > 0 && !slices.Contains(h.options.only, p.name) {
+	var t tally
+	for _, p := range parts {
+		if len(h.options.only) > 0 && !slices.Contains(h.options.only, p.name) || ctx.Err() != nil {
 			continue
 		}
 		at := time.Now()
 		fmt.Fprintf(h.progress, "%s: %s …\n", p.name, p.about)
-		verdicts, err := p.run(ctx, h)
-		for _, v := range verdicts {
-			fmt.Fprintln(out, v.line(p.name))
-			for i, detail := range v.violations {
-				if i == mostDetails {
-					fmt.Fprintf(h.progress, "    … and %d more\n", len(v.violations)-i)
-					break
-				}
-				fmt.Fprintf(h.progress, "    %s\n", detail)
-			}
-			if !v.figure {
-				promises++
-			}
-			if v.broken() {
-				broken++
-			}
-		}
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			faults++
-			fmt.Fprintf(out, "%-9s could not be run: %v\n", p.name, err)
+		folder, verdicts, err := h.perform(ctx, p)
+		failed := t.add(verdicts, err)
+		h.tell(out, p.name, verdicts, err)
+		switch {
+		case failed && folder != "" && ctx.Err() == nil:
+			kept = append(kept, folder)
+			fmt.Fprintf(out, "%-9s data and logs: %s (%s); again: %s\n", p.name, folder, folderSize(folder), h.again(p.name))
+		case !h.options.keep && folder != "":
+			h.remove(folder)
 		}
 		fmt.Fprintf(h.progress, "%s: %s\n", p.name, time.Since(at).Round(100*time.Millisecond))
-		if ctx.Err() != nil {
-			break
+	}
+	fmt.Fprintf(out, "chaos: %s; %s, seed %d\n", t, time.Since(began).Round(time.Second), h.options.seed)
+	return t.code(), kept
+}
+
+// perform runs a part in a folder of its own, and measures how late the machine is meanwhile.
+func (h *harness) perform(ctx context.Context, p part) (folder string, verdicts []verdict, err error) {
+	own, err := h.below(p.name)
+	if err != nil {
+		return "", nil, err
+	}
+	own.lateness = measure()
+	defer own.lateness.end()
+	verdicts, err = p.run(ctx, own)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return own.folder, verdicts, err
+}
+
+// tell prints the lines of a part, and what is behind those that are not ok.
+func (h *harness) tell(out io.Writer, part string, verdicts []verdict, err error) {
+	for _, v := range verdicts {
+		fmt.Fprintln(out, v.line(part))
+		if v.slow != "" {
+			fmt.Fprintf(h.progress, "    %s\n", v.slow)
+		}
+		for i, detail := range v.violations {
+			if i == mostDetails {
+				fmt.Fprintf(h.progress, "    … and %d more\n", len(v.violations)-i)
+				break
+			}
+			fmt.Fprintf(h.progress, "    %s\n", detail)
 		}
 	}
-	fmt.Fprintf(out, "chaos: %d promises, %d violated, %d parts not run, %s, seed %d\n",
-		promises, broken, faults, time.Since(began).Round(time.Second), h.options.seed)
+	if err != nil {
+		fmt.Fprintf(out, "%-9s could not be run: %v\n", part, err)
+	}
+}
+
+// tally counts what became of all parts.
+type tally struct {
+	promises, violated   int
+	times, slow, tooSlow int
+	notRun               int
+}
+
+// add counts one part, and says whether it failed.
+func (t *tally) add(verdicts []verdict, err error) (failed bool) {
+	for _, v := range verdicts {
+		failed = failed || v.broken()
+		switch {
+		case v.kind == plain:
+		case v.kind == promise:
+			t.promises++
+			t.violated += oneIf(v.broken())
+		default:
+			t.times++
+			t.slow += oneIf(v.slow != "")
+			t.tooSlow += oneIf(v.broken())
+		}
+	}
+	t.notRun += oneIf(err != nil)
+	return failed || err != nil
+}
+
+func oneIf(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// String is the last line's text.
+func (t tally) String() string {
+	text := fmt.Sprintf("%d promises, %d violated; %d times, %d too slow", t.promises, t.violated, t.times, t.tooSlow)
+	if t.slow > 0 {
+		text += fmt.Sprintf(", %d slow on a busy machine", t.slow)
+	}
+	return text + fmt.Sprintf("; %d parts not run", t.notRun)
+}
+
+// code is the exit code.
+func (t tally) code() int {
 	switch {
-	case broken > 0:
+	case t.violated+t.tooSlow > 0:
 		return exitViolated
-	case faults > 0 || promises == 0:
+	case t.notRun > 0 || t.promises == 0:
 		return exitFault
 	}
 	return exitOK

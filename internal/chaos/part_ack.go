@@ -59,7 +59,7 @@ func acknowledged(ctx context.Context, h *harness) ([]verdict, error) {
 	}
 	bad, held := o.verdict()
 	return append(only(check(w.ledger, f), acceptedKept, oneRunPerKey, logsWhole),
-		judge("acknowledgements follow the fsync", bad, "%d of %d acknowledged runs were on the disk first", held, len(o.acks)),
+		judge(syncedFirst, bad, "%d of %d acknowledged runs were on the disk first", held, len(o.acks)),
 		tested(need{"acknowledged", len(o.acks), runs}, need{"writes to the log", len(o.commits), runs}, need{"fsyncs of it", o.syncs, runs})), nil
 }
 

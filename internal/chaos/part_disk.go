@@ -74,9 +74,9 @@ func diskPart(ctx context.Context, h *harness) ([]verdict, error) {
 		return nil, err
 	}
 	c := w.counts()
-	return append(check(w.ledger, f), judge("what cannot be stored is refused", d.silent, "%d requests refused", c.refused),
-		judge("health tells of the disk", d.blind, "%d faults, %d bad answers", d.faults, d.unwell),
-		judge("the server recovers by itself", d.stuck, "%d faults, slowest %s", d.faults, ms(d.slowest)),
+	return append(check(w.ledger, f), judge(refusedUnkept, d.silent, "%d requests refused", c.refused),
+		judge(healthTells, d.blind, "%d faults, %d answers other than 200", d.faults, d.unwell),
+		judge(recoversAlone, d.stuck, "%d faults, slowest %s", d.faults, ms(d.slowest)),
 		tested(need{"faults", d.faults, 2 * amount(h, 1, 10)}, need{"calls that failed", d.hits, 4 * d.faults}, need{"refused", c.refused, d.faults},
 			need{"accepted", c.accepted, 10 * d.faults}, need{"seen to their end", c.done, c.messages * 8 / 10})), ctx.Err()
 }

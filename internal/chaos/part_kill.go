@@ -114,9 +114,9 @@ func (k *killer) verdicts(p killPlan, w *world, st *storm) []verdict {
 		tested(need{"kills", k.kills, p.kills}, need{"with runs under way", k.busy, k.kills * 8 / 10}, need{"during a start", k.early, 1},
 			need{"accepted", c.accepted, p.accepted}, need{"seen to their end", c.done, c.messages * 8 / 10},
 			need{"runs taken up", len(w.resumed), k.kills / 2}, need{"calls sent again", c.repeats, 1}, need{"streams cut", cuts, 1}),
-		figure("time to ready", "p50 %s, p99 %s, over %d starts", ms(percentile(k.ready, 50)), ms(percentile(k.ready, 99)), len(k.ready)),
-		figure("time to the first event that goes on", "p50 %s, p99 %s, over %d starts", ms(percentile(resumed, 50)), ms(percentile(resumed, 99)), len(resumed)),
-		figure("time to go on reading", "p50 %s, p99 %s, over %d streams", ms(percentile(resumes, 50)), ms(percentile(resumes, 99)), len(resumes)),
+		figure(readyTime, "%s", spread(k.ready, "start")),
+		figure(goesOnTime, "%s", spread(resumed, "start")),
+		figure(resumedReading, "%s", spread(resumes, "connection")),
 	}
 	return v
 }

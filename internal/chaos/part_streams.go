@@ -48,12 +48,9 @@ func streams(ctx context.Context, h *harness) ([]verdict, error) {
 	}
 	begun, cuts, resumes := st.connections()
 	c := w.counts()
-	took := figure("time to go on reading", "p50 %s, p99 %s, over %d of %d connections", ms(percentile(resumes, 50)), ms(percentile(resumes, 99)), len(resumes), begun)
-	if p := percentile(resumes, 99); h.options.long {
-		took.figure = false
-		if p > resumeTime {
-			took.violations = []string{"the 99th percentile is " + p.String() + ", over " + resumeTime.String()}
-		}
+	took := figure(resumedReading, "%s; %d connections in all", spread(resumes, "connection"), begun)
+	if h.options.long {
+		took = h.within(resumedReading, "connection", resumes, resumeTime)
 	}
 	return append(check(w.ledger, f), took,
 		tested(need{"streams cut", cuts, want}, need{"gone on with what was there", len(resumes), want / 10},

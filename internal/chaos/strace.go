@@ -39,7 +39,7 @@ func canTrace(ctx context.Context) error {
 // notRun is the line of a part that cannot run here; any other error is handed on.
 func notRun(err error) ([]verdict, error) {
 	if errors.Is(err, errNoStrace) {
-		return []verdict{figure("not run", "%v", err)}, nil
+		return []verdict{figure(notRunName, "%v", err)}, nil
 	}
 	return nil, err
 }

@@ -5,33 +5,55 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
 // mostDetails is how many violations of one promise are shown.
 const mostDetails = 8
 
-// verdict is what became of one promise, or a figure that nothing is promised about.
+// verdict is what became of one promise or one bound of time, or a figure that nothing is promised about.
 type verdict struct {
 	name       string
+	kind       kind
 	figures    string
 	violations []string
-	figure     bool
+	slow       string // why a bound that was missed counts for nothing: the machine itself was that late
 }
 
-// broken says whether the promise was broken.
+// kind is what a line is about.
+type kind int
+
+const (
+	promise kind = iota // broken, it fails the command
+	timing              // a bound of time, which a machine that is too busy can miss
+	plain               // a figure
+)
+
+// broken says whether the promise was broken, or the bound missed for no fault of the machine's.
 func (v verdict) broken() bool { return len(v.violations) > 0 }
+
+// word is what became of it, in a word.
+func (v verdict) word() string {
+	switch {
+	case v.broken() && v.kind == timing:
+		return "TOO SLOW"
+	case v.broken():
+		return "VIOLATED"
+	case v.kind == plain:
+		return "-"
+	case v.slow != "":
+		return "slow"
+	}
+	return "ok"
+}
+
+// nameWidth is the room for the name of a line; no name that a part prints is longer.
+const nameWidth = 39
 
 // line is the verdict as it is printed.
 func (v verdict) line(part string) string {
-	word := "ok"
-	switch {
-	case v.broken():
-		word = "VIOLATED"
-	case v.figure:
-		word = "-"
-	}
-	return fmt.Sprintf("%-9s %-42s %-8s %s", part, v.name, word, v.figures)
+	return fmt.Sprintf("%-9s %-*s %-8s %s", part, nameWidth, v.name, v.word(), v.figures)
 }
 
 // judge makes the verdict of a promise.
@@ -41,7 +63,42 @@ func judge(name string, violations []string, format string, args ...any) verdict
 
 // figure makes a line that only tells.
 func figure(name, format string, args ...any) verdict {
-	return verdict{name: name, figure: true, figures: fmt.Sprintf(format, args...)}
+	return verdict{name: name, kind: plain, figures: fmt.Sprintf(format, args...)}
+}
+
+// within judges that times, which are sorted, stay below a bound in 99 of 100 cases; of fewer than 100, in all. The quick
+// check lets a bound be missed by no more than what the machine's own lateness explains: the others on it are no fault of
+// Hob's. The long one does not.
+func (h *harness) within(name, what string, list []time.Duration, bound time.Duration) verdict {
+	v := verdict{name: name, kind: timing, figures: fmt.Sprintf("%s; at most %s", spread(list, what), bound)}
+	over := percentile(list, 99) - bound
+	if over <= 0 {
+		return v
+	}
+	l := h.lateness.measured()
+	missed := fmt.Sprintf("missed by %s; the machine itself: %s, which explains %s", ms(over), l, ms(l.explains()))
+	if h.options.long || over > l.explains() {
+		v.violations = []string{missed}
+		return v
+	}
+	v.slow = missed
+	return v
+}
+
+// spread tells of times, which are sorted: the middle, the 99th percentile where there is one, and the longest.
+func spread(list []time.Duration, what string) string {
+	n := len(list)
+	if n == 0 {
+		return "no " + what
+	}
+	text := fmt.Sprintf("%d %ss: half within %s", n, what, ms(percentile(list, 50)))
+	if n == 1 {
+		return fmt.Sprintf("1 %s: %s", what, ms(list[0]))
+	}
+	if n >= 100 {
+		text += fmt.Sprintf(", 99 of 100 within %s", ms(percentile(list, 99)))
+	}
+	return text + fmt.Sprintf(", all within %s", ms(list[n-1]))
 }
 
 // only leaves the verdicts of the named promises, and those of all promises that were broken.
@@ -51,25 +108,21 @@ func only(all []verdict, names ...string) []verdict {
 
 // need is one condition under which a part has tested anything.
 type need struct {
-	what      string
-	got, want int
+	what     string
+	got, min int
 }
-
-// testedName is how the verdict reads that says whether a part tested anything.
-const testedName = "the part tested something"
 
 // tested is the verdict that a part was not vacuous: each need was met.
 func tested(needs ...need) verdict {
 	v := verdict{name: testedName}
-	for i, n := range needs {
-		if i > 0 {
-			v.figures += ", "
-		}
-		v.figures += fmt.Sprintf("%s %d of %d", n.what, n.got, n.want)
-		if n.got < n.want {
-			v.violations = append(v.violations, fmt.Sprintf("vacuous: %s: %d, at least %d are needed", n.what, n.got, n.want))
+	var told []string
+	for _, n := range needs {
+		told = append(told, fmt.Sprintf("%s %d (at least %d)", n.what, n.got, n.min))
+		if n.got < n.min {
+			v.violations = append(v.violations, fmt.Sprintf("too little happened to tell anything: %s: %d, at least %d are needed", n.what, n.got, n.min))
 		}
 	}
+	v.figures = strings.Join(told, ", ")
 	return v
 }
 
@@ -79,4 +132,10 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 		return 0
 	}
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]
+}
+
+// sorted sorts times.
+func sorted(list []time.Duration) []time.Duration {
+	slices.Sort(list)
+	return list
 }
