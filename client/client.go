@@ -4,11 +4,13 @@
 //
 // The module is named hob, which no proxy serves: another module names a copy of the source in its go.mod,
 //
+//	go 1.26.8
+//
 //	require hob v0.0.0
 //
 //	replace hob => ../hob
 //
-// and imports "hob" and "hob/client". The two need nothing but the standard library.
+// runs go mod tidy, and imports "hob" and "hob/client". The two need nothing but the standard library.
 package client
 
 import (
