@@ -11,12 +11,23 @@ import (
 type HeldRun struct {
 	ID              hob.RunID     `json:"run_id"`
 	Agent           hob.AgentID   `json:"agent_id"`
+	AgentName       string        `json:"agent_name"` // "" where the agent was deleted
 	Session         hob.SessionID `json:"session_id"`
 	Turn            int64         `json:"turn"`
 	Status          hob.Status    `json:"status"`
 	CancelRequested bool          `json:"cancel_requested"`
 	CreatedAt       hob.Time      `json:"created_at"`
 	LastEvent       *HeldEvent    `json:"last_event"`
+	LastCall        *HeldCall     `json:"last_call"` // nil where it made none
+}
+
+// HeldCall is the last call of a held run. Where its status is an intent it may have been made.
+type HeldCall struct {
+	ID             hob.CallID     `json:"call_id"`
+	Tool           string         `json:"tool_name"`
+	Status         hob.CallStatus `json:"status"`
+	IsError        bool           `json:"is_error"`
+	OutcomeUnknown bool           `json:"outcome_unknown"`
 }
 
 // HeldEvent is the last that is known of a held run.

@@ -74,6 +74,9 @@ func newFile(path string, write func(*os.File) error) (err error) {
 		return taken
 	}
 	dir := filepath.Dir(path)
+	if !exists(dir) {
+		return hob.Errorf(hob.NotFound, "the folder %s is not there", dir)
+	}
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // made with mode 0600
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
@@ -135,7 +138,18 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// noHob says that there is no store in the data folder, where it would be.
+func noHob(c config.Config) error {
+	if c.Database != "" || exists(filepath.Join(c.Data, store.FileName)) {
+		return nil
+	}
+	return hob.Errorf(hob.NotFound, "there is no Hob in %s; name its data folder with --data, or its database with --database", c.Data)
+}
+
 func writeBackup(ctx context.Context, c config.Config, to backupTo) (err error) {
+	if err := noHob(c); err != nil {
+		return err
+	}
 	d, err := store.OpenDump(ctx, store.Config{DSN: c.Database, Dir: c.Data})
 	if err != nil {
 		return locked(c, err)

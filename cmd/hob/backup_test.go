@@ -165,12 +165,13 @@ func TestRestore_HoldsWhatWasUnderWay(t *testing.T) {
 				if err != nil || r.Status != hob.Running || !r.Held || len(tools.calls("mail"))+len(tools.calls("charge")) != hits {
 					t.Fatalf("before its release the run is %s, held %v, attempt %d, %v", r.Status, r.Held, r.Attempt, err)
 				}
-				mustContain(t, "the list", there.must("restore", "--held"), string(id), string(agent), string(r.SessionID), "the last it did: ")
+				mustContain(t, "the list", there.must("restore", "--held"), string(id), "agent worker ("+string(agent)+")", string(r.SessionID), "its last call: ")
 				mustContain(t, "doctor", there.run("doctor").stdout, "1 run restored unfinished")
-				if out := there.run("restore", "--release", "run_000000000000"); out.code != 1 || !strings.Contains(out.stderr, "Run not found") {
+				if out := there.run("restore", "--release", "run_000000000000"); out.code != 1 || !strings.Contains(out.stderr, "run_000000000000 not found; none was released") {
 					t.Errorf("an unknown run: %+v", out)
 				}
-				mustContain(t, "the release", there.must("restore", "--release", string(id)), "released 1 run")
+				mustContain(t, "the release", there.must("restore", "--release", string(id)), "released 1 run\n")
+				mustContain(t, "the second release", there.must("restore", "--release", string(id)), "released 0 runs (1 was not held any more)")
 				r = waitFor(t, c, id, hob.Completed)
 				unknown := 0
 				for _, call := range r.ToolCalls {
@@ -313,13 +314,16 @@ func TestRestore_SaysWhyNot(t *testing.T) {
 			1,
 			"project.db is there and is not the backup's",
 		},
-		"nothing to back up":   {nil, []string{"backup", "x"}, 1, "hob.db is not there"},
-		"two backups":          {nil, []string{"backup", "x", "y"}, 2, "unexpected word"},
-		"nothing to move":      {nil, []string{"migrate", "--to", "postgres://127.0.0.1:1/x"}, 1, "there is no SQLite store"},
-		"nothing to migrate":   {nil, []string{"migrate"}, 2, "what to do is missing"},
-		"an unknown migration": {nil, []string{"migrate", "down"}, 2, `"down"`},
-		"two migrations":       {nil, []string{"migrate", "up", "--reopen"}, 2, "one thing at a time"},
-		"to another database":  {nil, []string{"migrate", "--to", "mysql://x/y"}, 2, "postgres:// URL"},
+		"nothing to back up":         {nil, []string{"backup", "x"}, 1, "there is no Hob in"},
+		"a folder that is not there": {nil, []string{"backup", "nowhere/x"}, 1, "the folder nowhere is not there"},
+		"no store":                   {nil, []string{"migrate", "status"}, 1, "there is no Hob in"},
+		"no target":                  {nil, []string{"migrate", "--to", ""}, 2, "--to is empty"},
+		"two backups":                {nil, []string{"backup", "x", "y"}, 2, "unexpected word"},
+		"nothing to move":            {nil, []string{"migrate", "--to", "postgres://127.0.0.1:1/x"}, 1, "there is no Hob on SQLite"},
+		"nothing to migrate":         {nil, []string{"migrate"}, 2, "what to do is missing"},
+		"an unknown migration":       {nil, []string{"migrate", "down"}, 2, `"down"`},
+		"two migrations":             {nil, []string{"migrate", "up", "--reopen"}, 2, "one thing at a time"},
+		"to another database":        {nil, []string{"migrate", "--to", "mysql://x/y"}, 2, "postgres:// URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -355,9 +359,17 @@ func TestMigrate_MovesToPostgresWithAllThatIsUnderWay(t *testing.T) {
 	}
 	id := startAndKill(t, s, tools, worker(t, s.client(), tools.URL))
 	tools.release()
+	if out := in.run("migrate", "--to", "postgres://hob:hush@127.0.0.1:1/x"); out.code != 1 ||
+		out.stderr != "hob migrate: cannot reach Postgres at 127.0.0.1:1 (connection refused); nothing was changed\n" {
+		t.Errorf("a server that is not there: %+v", out)
+	}
 	mustContain(t, "status", in.must("migrate", "status"), "schema ", "this program knows the schemas 1 to", "run_events", "sqlite")
 	moved := in.must("migrate", "--to", database)
-	mustContain(t, "the move", moved, "all tables are equal", "run_events", "project.db", "1 run under way", "HOB_PROJECT_DATABASE_URL")
+	mustContain(t, "the move", moved, "all tables are equal", "run_events", "project.db", "1 run under way", "HOB_PROJECT_DATABASE_URL",
+		`has no schema "main"`, "agent demo (", ", tool database_query: PATCH /api/agents/", "is the schema hob_demo on Postgres")
+	if strings.Contains(moved, "agent worker") {
+		t.Errorf("an agent without a grant is warned of:\n%s", moved)
+	}
 	if n := strings.Count(moved, "equal\n"); n < 20 || strings.Contains(moved, "DIFFERENT") {
 		t.Errorf("%d tables are equal:\n%s", n, moved)
 	}
@@ -368,7 +380,7 @@ func TestMigrate_MovesToPostgresWithAllThatIsUnderWay(t *testing.T) {
 		}
 	}
 	mustContain(t, "status", in.must("migrate", "status"), "moved to postgres://")
-	if out := in.run("migrate", "--to", database); out.code != 1 || !strings.Contains(out.stderr, "is not empty") {
+	if out := in.run("migrate", "--to", database); out.code != 1 || !strings.Contains(out.stderr, "was moved there already, and nothing is left to do") {
 		t.Errorf("moved again: %+v", out)
 	}
 	if out := in.run("migrate", "--to", strings.Replace(database, "/hob", "/other", 1)+"x"); out.code != 1 {

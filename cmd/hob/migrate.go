@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -34,22 +35,26 @@ Options:
 
 func migrate(ctx context.Context, w world) error {
 	flags := flag.NewFlagSet("migrate", flag.ContinueOnError)
+	var moves bool
 	to := flags.String("to", "", "URL of an empty Postgres database")
 	reopen := flags.Bool("reopen", false, "use a store again that was moved")
 	c, words, err := w.load(flags)
 	if err != nil {
 		return err
 	}
+	flags.Visit(func(f *flag.Flag) { moves = moves || f.Name == "to" })
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch {
 	case len(words) > 1:
 		return usageError(fmt.Sprintf("unexpected word %q", words[1]))
-	case len(words) == 1 && (*to != "" || *reopen) || *to != "" && *reopen:
+	case len(words) == 1 && (moves || *reopen) || moves && *reopen:
 		return usageError("one thing at a time: status, up, --to or --reopen")
 	case *reopen:
 		return reopenStore(ctx, w, c)
-	case *to != "":
+	case moves && *to == "":
+		return usageError("--to is empty; it is the postgres:// URL of an empty database")
+	case moves:
 		return migrateTo(ctx, w, c, *to)
 	case len(words) == 0:
 		return usageError("what to do is missing: status, up, --to URL or --reopen")
@@ -62,6 +67,9 @@ func migrate(ctx context.Context, w world) error {
 }
 
 func migrateStatus(ctx context.Context, w world, c config.Config) (err error) {
+	if err := noHob(c); err != nil {
+		return err
+	}
 	from := store.Config{DSN: c.Database, Dir: c.Data}
 	facts, err := store.Inspect(ctx, from)
 	if err != nil {
@@ -148,7 +156,7 @@ func migrateUp(ctx context.Context, w world, c config.Config) error {
 func lockedSource(c config.Config) (store.Config, func(), error) {
 	from := store.Config{Dir: c.Data}
 	if path := filepath.Join(c.Data, store.FileName); !exists(path) {
-		return from, nil, hob.Errorf(hob.NotFound, "there is no SQLite store in %s; name its data folder with --data", c.Data)
+		return from, nil, hob.Errorf(hob.NotFound, "there is no Hob on SQLite in %s; name its data folder with --data", c.Data)
 	}
 	unlock, err := lockFolder(c.Data)
 	return from, unlock, err
@@ -198,8 +206,12 @@ func migrateTo(ctx context.Context, w world, c config.Config, url string) (err e
 	if err != nil {
 		return err
 	}
-	if moved != "" && moved != to.Address() {
-		return hob.Errorf(hob.Conflict, "%s was moved to %s already; to use it again: hob migrate --reopen", from.Address(), moved)
+	if err := movedBefore(ctx, from, to, moved); err != nil {
+		return err
+	}
+	assigned, err := d.Assigned(ctx)
+	if err != nil {
+		return err
 	}
 	marked := false
 	done, err := store.Load(ctx, to, store.Loading{
@@ -225,16 +237,39 @@ func migrateTo(ctx context.Context, w world, c config.Config, url string) (err e
 	if path := ownProject(config.Config{Data: c.Data, ProjectDatabase: c.ProjectDatabase}); path != "" && exists(path) {
 		fmt.Fprintf(w.stdout, "the agents' own tables in %s were not moved: load them into Postgres and set HOB_PROJECT_DATABASE_URL\n", path)
 	}
-	return nil
+	return warnOfGrants(ctx, w, cmp.Or(c.ProjectDatabase, url), assigned)
+}
+
+// movedBefore refuses to move what was moved. A mark alone is no move: who was killed in front of the commit left one, and
+// may do it over.
+func movedBefore(ctx context.Context, from, to store.Config, moved string) error {
+	switch {
+	case moved == "":
+		return nil
+	case moved != to.Address():
+		return hob.Errorf(hob.Conflict, "%s was moved to %s already; to use it again: hob migrate --reopen", from.Address(), moved)
+	}
+	d, err := store.OpenDump(ctx, to)
+	if hob.KindOf(err) == hob.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	return hob.Errorf(hob.Conflict, "%s was moved there already, and nothing is left to do: start hob serve with HOB_DATABASE_URL set to %s",
+		from.Address(), moved)
 }
 
 // unmark takes the mark back where the move certainly did not happen.
 func unmark(ctx context.Context, marked bool, from, to store.Config, err error) error {
 	if !marked {
 		if hob.KindOf(err) == hob.Conflict {
-			err = fmt.Errorf("%w; choose an empty database", err)
+			return fmt.Errorf("%w; choose an empty database", err)
 		}
-		return err
+		return fmt.Errorf("%w; nothing was changed", err)
 	}
 	ctx = context.WithoutCancel(ctx)
 	d, look := store.OpenDump(ctx, to)

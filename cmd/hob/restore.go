@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"hob"
+	"hob/client"
 	"hob/internal/backup"
 	"hob/internal/config"
 	"hob/internal/seal"
@@ -133,8 +135,9 @@ func tellRestored(w world, c config.Config, path string, project bool, unfinishe
 			projectFile, quoted(path), projectFile)
 	}
 	if unfinished > 0 {
-		fmt.Fprintf(&b, "held: %s, under way when the backup was made; what they did since is not known here. Start hob serve, then\n"+
-			"  hob restore --held       lists them\n  hob restore --release    lets all of them go on, or those whose ids follow\n", count(int(unfinished), "run"))
+		fmt.Fprintf(&b, "held: %[1]s, under way when the backup was made; what they did since is not known here. Start hob serve, then\n"+
+			"  %[2]s restore --held%[3]s       lists them\n  %[2]s restore --release%[3]s    lets all of them go on, or those whose ids follow\n",
+			count(int(unfinished), "run"), w.program, whereabouts(c))
 	}
 	_, err := fmt.Fprint(w.stdout, b.String())
 	return err
@@ -246,18 +249,41 @@ func listHeld(ctx context.Context, w world, c config.Config, asJSON bool) error 
 		return nil
 	}
 	for _, x := range list {
-		last := "nothing"
-		if x.LastEvent != nil {
-			last = string(x.LastEvent.Type) + " at " + x.LastEvent.At.Format(time.RFC3339)
-			if x.LastEvent.Tool != "" {
-				last = x.LastEvent.Tool + ": " + last
-			}
-		}
-		fmt.Fprintf(w.stdout, "%s  agent %s, session %s, turn %d, since %s; the last it did: %s\n", x.ID, x.Agent, plain(string(x.Session)), x.Turn,
-			x.CreatedAt.Format(time.RFC3339), plain(last))
+		fmt.Fprintln(w.stdout, heldLine(x))
 	}
-	fmt.Fprintf(w.stdout, "let them go on with: %s restore --release, or the ids of some\n", w.program)
+	fmt.Fprintf(w.stdout, "let them go on with: %s restore --release%s, or the ids of some behind it\n", w.program, whereabouts(c))
 	return nil
+}
+
+// heldLine tells of one run what a person judges by.
+func heldLine(x client.HeldRun) string {
+	agent := string(x.Agent)
+	if x.AgentName != "" {
+		agent = fmt.Sprintf("%s (%s)", x.AgentName, x.Agent)
+	}
+	cancelling := ""
+	if x.CancelRequested {
+		cancelling = "cancelling, "
+	}
+	text := fmt.Sprintf("%s  %sagent %s, session %s, turn %d, since %s; ", x.ID, cancelling, agent, x.Session, x.Turn, x.CreatedAt.Format(time.RFC3339))
+	switch call := x.LastCall; {
+	case call == nil:
+		text += "it called no tool"
+	case call.OutcomeUnknown:
+		text += "its last call: " + call.Tool + ", whose outcome is unknown"
+	case call.Status == hob.CallIntent:
+		text += "its last call: " + call.Tool + ", under way: it may have been made"
+	case call.Status == hob.CallDone && call.IsError:
+		text += "its last call: " + call.Tool + ", which failed"
+	case call.Status == hob.CallDone:
+		text += "its last call: " + call.Tool + ", which succeeded"
+	default:
+		text += "its last call: " + call.Tool + ", not made yet"
+	}
+	if x.LastEvent != nil {
+		text += "; last seen " + x.LastEvent.At.Format(time.RFC3339)
+	}
+	return plain(text)
 }
 
 func releaseHeld(ctx context.Context, w world, c config.Config, words []string, asJSON bool) error {
@@ -265,18 +291,33 @@ func releaseHeld(ctx context.Context, w world, c config.Config, words []string, 
 	for i, word := range words {
 		ids[i] = hob.RunID(strings.TrimSpace(word))
 	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	r, err := connect(c)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	n, err := r.ReleaseHeld(ctx, ids...)
+	var fault *hob.Error
+	if errors.As(err, &fault) && fault.Kind == hob.NotFound && fault.Details["run_id"] != nil {
+		return hob.Errorf(hob.NotFound, "%v not found; none was released. Those that wait: %s restore --held%s", fault.Details["run_id"], w.program, whereabouts(c))
+	}
 	if err != nil {
 		return r.explain(err)
 	}
 	if asJSON {
 		return writeJSON(w, map[string]any{"released": n})
 	}
-	_, err = fmt.Fprintf(w.stdout, "released %s\n", count(int(n), "run"))
+	text := "released " + count(int(n), "run")
+	switch left := len(ids) - int(n); {
+	case len(ids) == 0 && n == 0:
+		text += " (none is held)"
+	case left == 1:
+		text += " (1 was not held any more)"
+	case left > 1:
+		text += fmt.Sprintf(" (%d were not held any more)", left)
+	}
+	_, err = fmt.Fprintln(w.stdout, text)
 	return err
 }

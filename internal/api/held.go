@@ -14,12 +14,23 @@ const maxReleased = 1000
 type heldRun struct {
 	RunID     hob.RunID     `json:"run_id"`
 	AgentID   hob.AgentID   `json:"agent_id"`
+	AgentName string        `json:"agent_name" jsonschema:"empty where the agent was deleted"`
 	SessionID hob.SessionID `json:"session_id"`
 	Turn      int64         `json:"turn"`
 	Status    hob.Status    `json:"status"`
 	Cancel    bool          `json:"cancel_requested"`
 	CreatedAt hob.Time      `json:"created_at"`
 	LastEvent *heldEvent    `json:"last_event" jsonschema:"the last that is known of it; null where it has no events"`
+	LastCall  *heldCall     `json:"last_call" jsonschema:"the last call of a tool, which is what may have happened in the world; null where it made none"`
+}
+
+// heldCall is the last call of a held run: what it may have done, and whether that is known.
+type heldCall struct {
+	CallID         hob.CallID     `json:"call_id"`
+	ToolName       string         `json:"tool_name"`
+	Status         hob.CallStatus `json:"status" jsonschema:"planned, awaiting_approval, intent (it may have been made) or result"`
+	IsError        bool           `json:"is_error"`
+	OutcomeUnknown bool           `json:"outcome_unknown"`
 }
 
 // heldEvent is the end of a held run's log.
@@ -50,9 +61,17 @@ func listHeld(c *call) error {
 		return err
 	}
 	list := heldList{Runs: make([]heldRun, 0, len(runs))}
+	names := map[hob.AgentID]string{}
 	for _, r := range runs {
+		if _, known := names[r.Agent]; !known {
+			a, err := c.s.Store.Agent(c.Context(), c.by, r.Agent)
+			if err != nil && hob.KindOf(err) != hob.NotFound {
+				return err
+			}
+			names[r.Agent] = a.Name
+		}
 		h := heldRun{
-			RunID: r.ID, AgentID: r.Agent, SessionID: r.Session, Turn: r.Turn, Status: r.Status, Cancel: r.CancelCode != "",
+			RunID: r.ID, AgentID: r.Agent, AgentName: names[r.Agent], SessionID: r.Session, Turn: r.Turn, Status: r.Status, Cancel: r.CancelCode != "",
 			CreatedAt: r.CreatedAt,
 		}
 		events, err := c.s.Store.Events(c.Context(), c.by, r.ID, r.LastSeq-1, 1)
@@ -69,9 +88,32 @@ func listHeld(c *call) error {
 			_ = json.Unmarshal(e.Data, &about) // most are about none
 			h.LastEvent = &heldEvent{Seq: e.Seq, Type: e.Type, At: e.Time, Tool: about.Tool}
 		}
+		d, err := c.s.Store.RunDetail(c.Context(), c.by, r.ID)
+		if hob.KindOf(err) == hob.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		h.LastCall = lastCall(d.Calls)
 		list.Runs = append(list.Runs, h)
 	}
 	return c.reply(http.StatusOK, list)
+}
+
+// lastCall is the call to judge a run by: of those that were begun the last one, for what is only planned has done nothing.
+func lastCall(calls []hob.CallState) *heldCall {
+	var last *hob.CallState
+	for i, call := range calls {
+		begun := call.Status == hob.CallIntent || call.Status == hob.CallDone
+		if last == nil || begun || last.Status != hob.CallIntent && last.Status != hob.CallDone {
+			last = &calls[i]
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return &heldCall{last.ID, last.Name, last.Status, last.Result.IsError, last.Result.Unknown}
 }
 
 func releaseHeld(c *call) error {

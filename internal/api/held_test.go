@@ -74,7 +74,7 @@ func TestHeld_RunsWaitUntilTheyAreReleasedOrCancelled(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	want := client.HeldRun{
-		ID: "run_aaaaaaaaaaaa", Agent: agent, Session: "sess_run_aaaaaaaaaaaa", Turn: 1, Status: hob.Running, CreatedAt: list[0].CreatedAt,
+		ID: "run_aaaaaaaaaaaa", Agent: agent, AgentName: "helper", Session: "sess_run_aaaaaaaaaaaa", Turn: 1, Status: hob.Running, CreatedAt: list[0].CreatedAt,
 		LastEvent: &client.HeldEvent{Seq: 1, Type: hob.EventToolCall, At: hob.FromMicros(1_000_000), Tool: "mail"},
 	}
 	if diff := cmp.Diff(want, list[0]); diff != "" || list[0].CreatedAt.IsZero() {

@@ -211,8 +211,8 @@ func (p *player) missing(g *group, t turn) string {
 		case p.request.NoToolUse:
 			return "I would use the tool " + name + " for this, but this step may use no tools any more."
 		case !offered:
-			return "I would use the tool " + name + " for this, but this run was not given it: a synchronous run uses tools only " +
-				"with \"tools\": true, and the agent must have " + name + " assigned."
+			return "I would use the tool " + name + " for this, but this run was not given it. If the agent has it, the run's warnings " +
+				"say why; a synchronous run has no tools unless its request says \"tools\": true."
 		}
 	}
 	return ""

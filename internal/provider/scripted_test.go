@@ -368,7 +368,7 @@ func TestDemo_SaysWhichToolIsMissing(t *testing.T) {
 	t.Parallel()
 	m := open(t, "scripted/demo", provider.Config{NoDelay: true})
 	calls, text := converse(t, m, "How many orders are open?", demoTools[1:])
-	if len(calls) > 0 || !strings.Contains(text, "database_query") || !strings.Contains(text, "was not given it") {
+	if len(calls) > 0 || !strings.Contains(text, "database_query") || !strings.Contains(text, "was not given it. If the agent has it, the run's warnings say why") {
 		t.Errorf("calls %q, answers %q", calls, text)
 	}
 	r := ask("How many orders are open?")

@@ -42,14 +42,14 @@ func OpenDump(ctx context.Context, c Config) (*Dump, error) {
 	}
 	l, err := c.link(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("open a dump: %w", err)
+		return nil, err
 	}
 	d := &Dump{link: l}
 	if err := l.define(ctx, l.d.snapshot); err != nil {
-		return nil, errors.Join(fmt.Errorf("open a dump: %w", err), l.close())
+		return nil, errors.Join(fmt.Errorf("look into the database: %w", err), l.close())
 	}
 	if err := d.look(ctx, len(known)); err != nil {
-		return nil, errors.Join(fmt.Errorf("open a dump: %w", err), d.Close())
+		return nil, errors.Join(fmt.Errorf("look into the database: %w", err), d.Close())
 	}
 	return d, nil
 }
@@ -146,7 +146,7 @@ func (c Config) path() string {
 
 // link opens a connection that writes, and makes a SQLite file where there is none, or one that only reads.
 func (c Config) link(ctx context.Context, writes bool) (*link, error) {
-	l := &link{}
+	l, explain := &link{}, func(err error) error { return hob.Wrap("open the database", err) }
 	if c.postgres() {
 		cfg, err := pgx.ParseConfig(c.DSN)
 		if err != nil {
@@ -156,6 +156,7 @@ func (c Config) link(ctx context.Context, writes bool) (*link, error) {
 		cfg.RuntimeParams["synchronous_commit"] = "on"
 		cfg.RuntimeParams["application_name"] = "hob"
 		l.d, l.db = postgresDialect(), sql.OpenDB(&connector{cfg: cfg, clock: hob.SystemClock})
+		explain = func(err error) error { return unreached(cfg, err) }
 	} else {
 		path, mode, pragmas := c.path(), "ro", []string{"query_only(1)"}
 		if writes {
@@ -164,7 +165,7 @@ func (c Config) link(ctx context.Context, writes bool) (*link, error) {
 				return nil, err
 			}
 		} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, hob.Errorf(hob.NotFound, "%s is not there", path)
+			return nil, hob.Errorf(hob.NotFound, "there is no Hob in %s: no file %s", filepath.Dir(path), filepath.Base(path))
 		}
 		var err error
 		if l.db, err = sql.Open("sqlite", sqliteDSN(path, mode, sqliteWriterCache, pragmas...)); err != nil {
@@ -174,7 +175,8 @@ func (c Config) link(ctx context.Context, writes bool) (*link, error) {
 	}
 	var err error
 	if l.conn, err = l.db.Conn(ctx); err != nil {
-		return nil, errors.Join(err, l.db.Close())
+		_ = l.db.Close() // nothing is open
+		return nil, explain(err)
 	}
 	if l.q = querier(rebinder{l.d, l.conn}); writes && !c.postgres() {
 		l.q = &prepared{d: l.d, conn: l.conn, stmts: map[string]*sql.Stmt{}}

@@ -44,12 +44,12 @@ func Load(ctx context.Context, c Config, in Loading) (Loaded, error) {
 	}
 	l, err := c.link(ctx, true)
 	if err != nil {
-		return Loaded{}, fmt.Errorf("load a dump: %w", err)
+		return Loaded{}, err
 	}
 	out, err := l.load(ctx, in, known)
 	if err != nil {
 		l.rollback()
-		return Loaded{}, fmt.Errorf("load a dump: %w", errors.Join(err, l.close()))
+		return Loaded{}, fmt.Errorf("fill the database: %w", errors.Join(err, l.close()))
 	}
 	_ = l.close() // what is committed stays, however the connection ends
 	return out, nil
@@ -59,7 +59,7 @@ func Load(ctx context.Context, c Config, in Loading) (Loaded, error) {
 func (s Shape) check(c Config, known int) error {
 	switch {
 	case c.Box == nil:
-		return errors.New("load a dump: a seal key is needed")
+		return errors.New("fill the database: a seal key is needed")
 	case s.Schema > known:
 		return hob.Errorf(hob.Invalid, "it was made from schema version %d, but this Hob knows only up to %d: use the newer Hob", s.Schema, known)
 	case s.Schema < 1:
