@@ -112,7 +112,8 @@ func (m maker) warnings(ctx context.Context) ([]Finding, error) {
 type string1 struct{ Value string }
 
 // Check implements DB. It looks at the server and at the logins used so far,
-// or at one with no table when none was used.
+// or at one with no table when none was used. It makes what is missing of them
+// in a transaction that is rolled back, so that nothing of it stays.
 func (d *postgresDB) Check(ctx context.Context) []Finding {
 	if err := (&postgresDB{maker: d.maker}).look(ctx); err != nil {
 		return []Finding{faultOf(err)}
@@ -131,14 +132,12 @@ func (d *postgresDB) Check(ctx context.Context) []Finding {
 		grants = []Grant{{}}
 	}
 	for _, g := range grants {
-		l, err := d.login(ctx, g, true)
+		state, err := d.newLogin(g).prepare(ctx, rolledBack)
 		if err != nil {
 			all = append(all, faultOf(err))
 			continue
 		}
-		l.mu.Lock()
-		all = append(all, l.state.findings...)
-		l.mu.Unlock()
+		all = append(all, state.findings...)
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int { return strings.Compare(a.Text, b.Text) })
 	all = slices.CompactFunc(all, func(a, b Finding) bool { return a.Text == b.Text })

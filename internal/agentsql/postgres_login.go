@@ -105,9 +105,7 @@ func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, e
 	}
 	l := d.logins[g.key()]
 	if l == nil {
-		l = &login{db: d, grant: g, idle: map[string][]idleSession{}}
-		l.reader, l.checker = d.roleNames(g)
-		l.settings = sessionSettings(strings.Join(append([]string{"pg_catalog"}, append(quoteAll(g.schemas()), "pg_temp")...), ", "))
+		l = d.newLogin(g)
 		d.logins[g.key()] = l
 	}
 	d.mu.Unlock()
@@ -130,6 +128,14 @@ func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, e
 	return l, nil
 }
 
+// newLogin is the login of a grant that is clean; its roles may not exist yet.
+func (d *postgresDB) newLogin(g Grant) *login {
+	l := &login{db: d, grant: g, idle: map[string][]idleSession{}}
+	l.reader, l.checker = d.roleNames(g)
+	l.settings = sessionSettings(strings.Join(append([]string{"pg_catalog"}, append(quoteAll(g.schemas()), "pg_temp")...), ", "))
+	return l
+}
+
 func quoteAll(names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
@@ -138,40 +144,9 @@ func quoteAll(names []string) []string {
 	return out
 }
 
-// renew makes the roles as they should be, in one transaction of the maker.
+// renew makes the roles as they should be.
 func (l *login) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, l.db.maker)
-	if err != nil {
-		return unavailable(err, "The project database cannot be reached")
-	}
-	defer drop(conn)
-	var state loginState
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		m := maker{tx: tx, l: l}
-		// Replicas renew the same roles; the server itself would fail one of two
-		// concurrent GRANTs.
-		if err := m.exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
-			return err
-		}
-		if err := m.exec(ctx, "SELECT pg_advisory_xact_lock(7235416720541)"); err != nil {
-			return err
-		}
-		for _, role := range []string{l.reader, l.checker} {
-			if err := m.role(ctx, role); err != nil {
-				return err
-			}
-		}
-		if state, err = m.tables(ctx); err != nil {
-			return err
-		}
-		if err := m.grants(ctx, state); err != nil {
-			return err
-		}
-		state.findings, err = m.powers(ctx, state)
-		return err
-	})
+	state, err := l.prepare(ctx, kept)
 	if err != nil {
 		return err
 	}
@@ -186,10 +161,64 @@ func (l *login) renew(ctx context.Context) error {
 	return nil
 }
 
-// maker does the work of renew.
+// What becomes of the roles that prepare makes.
+const (
+	kept       = true
+	rolledBack = false
+)
+
+// prepare makes the roles as they should be, in one transaction of the maker,
+// and tells what it found.
+func (l *login) prepare(ctx context.Context, keep bool) (state loginState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.db.maker)
+	if err != nil {
+		return state, unavailable(err, "The project database cannot be reached")
+	}
+	defer drop(conn)
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return state, unavailable(err, "The agents' login cannot be made")
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // behind a commit it does nothing, and dropping the connection does the same
+	if state, err = (maker{tx: tx, l: l}).all(ctx); err != nil || !keep {
+		return state, err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return state, unavailable(err, "The agents' login cannot be made")
+	}
+	return state, nil
+}
+
+// maker does the work of prepare.
 type maker struct {
 	tx pgx.Tx
 	l  *login
+}
+
+func (m maker) all(ctx context.Context) (state loginState, err error) {
+	if err := m.exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
+		return state, err
+	}
+	// Replicas renew the same roles; the server itself would fail one of two
+	// concurrent GRANTs.
+	if err := m.exec(ctx, "SELECT pg_advisory_xact_lock(7235416720541)"); err != nil {
+		return state, err
+	}
+	for _, role := range []string{m.l.reader, m.l.checker} {
+		if err := m.role(ctx, role); err != nil {
+			return state, err
+		}
+	}
+	if state, err = m.tables(ctx); err != nil {
+		return state, err
+	}
+	if err := m.grants(ctx, state); err != nil {
+		return state, err
+	}
+	state.findings, err = m.powers(ctx, state)
+	return state, err
 }
 
 func (m maker) exec(ctx context.Context, sql string) error {
