@@ -14,6 +14,8 @@ package builtin
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -72,7 +74,9 @@ type Deps struct {
 	Database    Database
 	DatabaseOff string
 	Clock       hob.Clock // nil means hob.SystemClock
-	Settings    Settings
+	// Log tells the operator why a request of a tool came to no answer, which models and users do not read; nil: nothing.
+	Log      *slog.Logger
+	Settings Settings
 	// Setting reads what a workspace set for itself, which comes before Settings; nil: nothing. It is asked whenever the
 	// tools of a run are loaded.
 	Setting hob.SettingReader
@@ -117,6 +121,17 @@ type Set struct {
 }
 
 var _ hob.Toolset = (*Set)(nil)
+
+// noAnswer logs why a request came to no answer. What the guard refused it has told
+// itself, and what is no URL the model reads. hide takes secrets out.
+func (s *Set) noAnswer(c hob.Call, err error, hide func(string) string) {
+	var e *egress.Error
+	if s.deps.Log == nil || !errors.As(err, &e) || e.Kind == egress.Refused || e.Kind == egress.BadURL {
+		return
+	}
+	s.deps.Log.Info("a tool's request came to no answer", slog.String("run", string(c.Run)), slog.String("tool", c.Name),
+		slog.String("call", string(c.ID)), slog.String("reason", hide(e.Detail())))
+}
 
 // New returns the toolset. It does no I/O.
 func New(d Deps) *Set {

@@ -115,6 +115,7 @@ func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		if gone := cancelled(ctx, t.spec.Name); gone != nil {
 			return hob.Result{}, gone
 		}
+		t.set.noAnswer(c, err, func(text string) string { return text })
 		r := errorJSON("%s", transportText(err, req.Method))
 		r.Unknown = unanswered(err, req.Method)
 		return r, nil

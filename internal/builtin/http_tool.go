@@ -74,6 +74,7 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		if gone := cancelled(ctx, t.spec.Name); gone != nil {
 			return hob.Result{}, gone
 		}
+		t.set.noAnswer(c, err, t.hide)
 		text := t.hide("Error: " + transportText(err, t.method))
 		return hob.Result{Text: text, IsError: true, Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method)}, nil
 	}
