@@ -108,7 +108,15 @@ func TestHelp_ShowsANewcomerTheWay(t *testing.T) {
 		if asked.code != 0 || asked.stdout != flagged.stdout {
 			t.Errorf("hob help %s and hob %s --help differ (exit code %d)", name, name, asked.code)
 		}
-		mustContain(t, "help "+name, asked.stdout, "usage: hob "+name, "--data", "HOB_DATA")
+		want := []string{"usage: hob " + name, "Options", "--data", "HOB_DATA"}
+		if name == "version" {
+			want = []string{"usage: hob version", "Options", "--json"}
+		} else if strings.Contains(asked.stdout, "EXA_API_KEY") {
+			t.Errorf("hob help %s shows what nothing uses", name)
+		}
+		if mustContain(t, "help "+name, asked.stdout, want...); strings.Contains(asked.stdout, "\n\n\n") {
+			t.Errorf("hob help %s has two empty lines:\n%s", name, asked.stdout)
+		}
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 const doctorHelp = `Checks the installation as hob serve would find it: data folder and keys, the store, what agents' SQL can do, the egress
 guard, model providers (those at an address of your own are asked for their models), limits of the system. It changes
-nothing. The exit code is 1 when a check fails.
+nothing: the logins of agents' SQL on Postgres are tried in a transaction that is rolled back. The exit code is 1 when a
+check fails.
 
 With --session it looks at one session instead: its turns, its summaries, and every place where its history breaks the
 rules that models' providers insist on, as a database may that was restored by hand. The exit code is 1 when there are any.
@@ -23,7 +24,7 @@ rules that models' providers insist on, as a database may that was restored by h
   --session ID    look at the session of that id; the server may run
   --repair        with --session: mend what is found. Stop the server before, and make a backup
 
-Options, the same as of hob serve:
+Options: those of hob serve (hob help serve), whose values it judges. These say where to look:
 `
 
 // verdict is how a check came out.

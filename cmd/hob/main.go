@@ -42,7 +42,7 @@ func main() {
 type command struct {
 	name, args, summary string
 	details             string   // printed by its help
-	options             []string // of the configuration, that matter to it; nil = all
+	options             []string // of the configuration, that matter to it; nil = all, empty = none
 	do                  func(context.Context, world) error
 }
 
@@ -54,12 +54,12 @@ func commands() []command {
 		{"serve", "[flags]", "run the server: API, event streams, workers", serveHelp, nil, serve},
 		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, clientOptions(), chat},
 		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
-		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, nil, doctor},
+		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, storeOptions(), doctor},
 		{"provider", "test URL --model M", "find out what a model endpoint can do", providerHelp, providerOptions(), providers},
 		{"backup", "[FILE]", "write everything into one file, while the server runs", backupHelp, storeOptions(), makeBackup},
 		{"restore", "FILE", "put a backup into an empty installation", restoreHelp, restoreOptions(), restore},
 		{"migrate", "status|up|--to URL", "bring the schema up to date, or move to Postgres", migrateHelp, storeOptions(), migrate},
-		{"version", "[--json]", "print the version", versionHelp, []string{"--data"}, printVersion},
+		{"version", "[--json]", "print the version", versionHelp, []string{}, printVersion},
 	}
 }
 
@@ -199,6 +199,9 @@ More about one of them: hob help COMMAND. Options and variables: hob help serve.
 
 func helpFor(w world, c command) int {
 	fmt.Fprintf(w.stdout, "usage: hob %s %s\n\n%s", c.name, c.args, c.details)
+	if c.options != nil && len(c.options) == 0 {
+		return exitOK
+	}
 	if err := config.WriteUsage(w.stdout, c.options...); err != nil {
 		return exitFault
 	}
@@ -213,9 +216,14 @@ func commandNames() []string {
 	return names
 }
 
-// nearest finds the word that a mistyped one was meant to be, "" if none is close.
+// nearest finds the word that a mistyped one was meant to be, "" if none is close: one letter of three may be wrong, and two
+// of four.
 func nearest(word string, candidates []string) string {
-	best, least := "", max(2, len(word)/3)+1
+	wrong := len(word) / 3
+	if len(word) > 3 {
+		wrong = max(2, wrong)
+	}
+	best, least := "", wrong+1
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), c); d < least {
 			best, least = c, d

@@ -262,7 +262,7 @@ failed (provider_error) · 1 step
 func TestNearest_FindsTheCommandThatWasMeant(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]string{
-		"server": "serve", "srve": "serve", "Chat": "chat", "keys": "key", "docter": "doctor", "verson": "version", "bananas": "",
+		"server": "serve", "srve": "serve", "Chat": "chat", "keys": "key", "docter": "doctor", "verson": "version", "bananas": "", "foo": "", "kye": "", "kex": "key",
 	} {
 		if got := nearest(word, commandNames()); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)

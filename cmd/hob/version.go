@@ -14,8 +14,8 @@ var version string
 
 const versionHelp = `Prints Hob's version and the Go release it was built with.
 
+Options:
   --json   as JSON
-
 `
 
 // Version is what /health and hob version tell: the linker's stamp, else what go install recorded, else dev.

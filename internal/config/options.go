@@ -157,12 +157,9 @@ func serviceOptions() []option {
 }
 
 // without marks an option that is read and checked, so that a configuration made for a fuller installation loads, but
-// that nothing uses. lacks "" leaves it as it is.
+// that nothing uses.
 func (o option) without(lacks string) option {
-	if lacks != "" {
-		o.lacks = lacks
-		o.help += "; accepted but not used: this version has no " + lacks
-	}
+	o.lacks = lacks
 	return o
 }
 
