@@ -52,11 +52,8 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	if p.guard, err = p.openGuard(c, log); err != nil {
 		return nil, err
 	}
-	if err := keyLost(c); err != nil {
+	if p.box, err = openSeal(ctx, c); err != nil {
 		return nil, err
-	}
-	if p.box, err = seal.Open(filepath.Join(c.Data, sealKeyFile), string(c.SealKey)); err != nil {
-		return nil, fmt.Errorf("open the seal key: %w", err)
 	}
 	if p.store, err = store.Open(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: p.box}); err != nil {
 		return nil, err
@@ -67,7 +64,7 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 		return nil, configError{err}
 	}
 	p.openDatabase(ctx, c, log)
-	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff, Setting: p.settings.Value}
+	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff, Setting: p.settings.Value, Log: log}
 	if p.database != nil {
 		deps.Database = projectDatabase{db: p.database, log: log}
 	}
@@ -248,6 +245,33 @@ func keyLost(c config.Config) error {
 	}
 	return hob.Errorf(hob.Invalid, "the seal key %s is missing, and the secrets in %s cannot be opened without it; "+
 		"put it back from your backup, or set HOB_SEAL_KEY", key, database)
+}
+
+// openSeal opens the seal key, and makes one where nothing was sealed yet.
+func openSeal(ctx context.Context, c config.Config) (*seal.Box, error) {
+	if err := errors.Join(keyLost(c), keyWithOthers(ctx, c)); err != nil {
+		return nil, err
+	}
+	box, err := seal.Open(filepath.Join(c.Data, sealKeyFile), string(c.SealKey))
+	if err != nil {
+		return nil, fmt.Errorf("open the seal key: %w", err)
+	}
+	return box, nil
+}
+
+// keyWithOthers tells of a Postgres database that another server has filled under its key, before a new one is made here
+// that the database would refuse.
+func keyWithOthers(ctx context.Context, c config.Config) error {
+	key := filepath.Join(c.Data, sealKeyFile)
+	if c.SealKey != "" || c.Database == "" || exists(key) {
+		return nil
+	}
+	facts, err := store.Inspect(ctx, store.Config{DSN: c.Database})
+	if err != nil || facts.Schema == 0 {
+		return err
+	}
+	return hob.Errorf(hob.Invalid, "another server has filled this database under its seal key, and there is none here: all servers of "+
+		"one database need one %s. It is the text of %s in the data folder of the first server; nothing was changed", seal.EnvKey, sealKeyFile)
 }
 
 // exists says whether there is something at a path; what cannot be looked at counts as there.

@@ -16,7 +16,6 @@ import (
 	"hob/internal/config"
 	"hob/internal/egress"
 	"hob/internal/provider"
-	"hob/internal/seal"
 	"hob/internal/store"
 )
 
@@ -232,12 +231,9 @@ func storeProfile(ctx context.Context, c config.Config, profile hob.ModelProfile
 		}
 		defer unlock()
 	}
-	if err := keyLost(c); err != nil {
-		return err
-	}
-	box, err := seal.Open(filepath.Join(c.Data, sealKeyFile), string(c.SealKey))
+	box, err := openSeal(ctx, c)
 	if err != nil {
-		return fmt.Errorf("open the seal key: %w", err)
+		return err
 	}
 	db, err := store.Open(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: box})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hob"
+	"hob/internal/seal"
 )
 
 // migrations are the schema's steps, 0001_name.sql and on. A step that was released is never changed; a new one is added.
@@ -116,8 +117,9 @@ func (s *DB) checkSeal(ctx context.Context) error {
 		return fmt.Errorf("check the seal key: %w", err)
 	}
 	if kept != s.box.Fingerprint() {
-		return fmt.Errorf("the seal key from %s (fingerprint %s) is not the one this database was made with (%s): bring the old key back, in the key file or in the environment; nothing was changed or deleted",
-			s.box.Source(), s.box.Fingerprint(), kept)
+		return fmt.Errorf("the seal key from %s (fingerprint %s) is not the one this database was made with (%s): bring the old key back, in the key file or in the environment. "+
+			"All servers of one database need one %s: the text of the key file on the first server. Nothing was changed or deleted",
+			s.box.Source(), s.box.Fingerprint(), kept, seal.EnvKey)
 	}
 	return nil
 }
