@@ -239,7 +239,9 @@ func (h *harness) try(ctx context.Context, c *cluster, program string, b bug) ou
 			break
 		}
 		o.folder = own.folder
+		own.lateness = measure()
 		o.caught, o.detail, o.err = own.round(ctx, c, program, b)
+		own.lateness.end()
 	}
 	if !h.options.keep && (o.err == nil || errors.Is(o.err, errNoStrace)) && (o.caught == "") == (b.name == "") {
 		h.remove(o.folder)

@@ -33,7 +33,7 @@ func handedOver(ctx context.Context, t *trial) ([]verdict, error) {
 	}
 	ended, taken := time.Now(), 0
 	var logs map[hob.RunID][]logged
-	for taken < 3 && time.Since(ended) < handoverTime && err == nil {
+	for taken < 3 && time.Since(ended) < handoverTime+t.h.allowed() && err == nil {
 		pause(ctx, again)
 		logs, err = sc.f.logs(ctx)
 		taken = len(silences(logs))
@@ -43,7 +43,7 @@ func handedOver(ctx context.Context, t *trial) ([]verdict, error) {
 	}
 	var bad []string
 	if taken < 3 {
-		bad = append(bad, fmt.Sprintf("%d of 3 runs go on within %s", taken, handoverTime))
+		bad = append(bad, fmt.Sprintf("%d of 3 runs go on within %s", taken, ms(time.Since(ended))))
 	}
 	v := judge(handedGoOn, bad, "%d runs, after %s", taken, percentile(silences(logs), 100).Round(time.Millisecond))
 	if v.broken() { // it would take a lease until they end
@@ -71,7 +71,7 @@ func cancelledElsewhere(ctx context.Context, t *trial) ([]verdict, error) {
 	sc.storm.cancelRun(ctx, m)
 	asked := time.Now()
 	var r hob.RunRecord
-	for time.Since(asked) < cancelTime && !r.Status.Final() && err == nil {
+	for time.Since(asked) < cancelTime+t.h.allowed() && !r.Status.Final() && err == nil {
 		pause(ctx, again)
 		r, err = sc.record(ctx, m, 1)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,12 +28,17 @@ type harness struct {
 	lateness *lateness // of the machine, while a part runs
 }
 
-// newHarness makes the folder and builds the program.
-func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
+// newHarness makes the folder and builds the program; where it cannot, it leaves nothing behind.
+func newHarness(ctx context.Context, o options, progress io.Writer) (_ *harness, err error) {
 	folder, err := os.MkdirTemp("", "hob-chaos-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder))
+		}
+	}()
 	if err := passable(folder); err != nil { // a private Postgres runs below it, as a user of its own
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}

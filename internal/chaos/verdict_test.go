@@ -59,6 +59,16 @@ func TestWithin_AllowsTheQuickCheckWhatTheMachineExplains(t *testing.T) {
 	}
 }
 
+func TestAllowed_IsNothingInTheLongCheck(t *testing.T) {
+	t.Parallel()
+	if got := on(true, time.Second, time.Second).allowed(); got != 0 {
+		t.Errorf("%s", got)
+	}
+	if got, want := on(false, 10*time.Millisecond, 50*time.Millisecond).allowed(), 250*time.Millisecond; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestLateness_IsMeasured(t *testing.T) {
 	t.Parallel()
 	l := measure()
@@ -143,6 +153,18 @@ func TestAll_RemovesAllWhereNothingFailed(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(h.folder, "kill", "data")); code != exitOK || (err == nil) != want {
 			t.Errorf("keep %t: exit code %d, %v", keep, code, err)
 		}
+	}
+}
+
+func TestHarness_LeavesNothingWhereItCannotBegin(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("PATH", dir) // without the Go tool
+	if _, err := newHarness(t.Context(), options{}, io.Discard); err == nil {
+		t.Error("it was built without the Go tool")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left are %v (%v)", left, err)
 	}
 }
 
