@@ -26,8 +26,8 @@ import (
 	"hob/internal/store"
 )
 
-const serveHelp = `Runs the server until SIGTERM or Ctrl-C. Then it accepts nothing new, lets runs finish for --drain, hands over those that
-have not, and ends; a second signal ends it at once. Runs that a crash cut short go on at the next start.
+const serveHelp = `Runs the server until SIGTERM or Ctrl-C. Then it refuses new runs but answers all else, lets runs finish for --drain, hands
+over those that have not, and ends; a second signal ends it at once. Runs that a crash cut short go on at the next start.
 
 The first start makes the data folder, the seal key, a service key (printed once, kept in service.key), a small sample
 database and the agent "demo".
@@ -233,14 +233,18 @@ func (s *server) metrics() map[string]int64 {
 	return map[string]int64{
 		"hob_runs_active": e.Active, "hob_runs_started_total": e.Started, "hob_runs_finished_total": e.Finished,
 		"hob_runs_failed_total": e.Failed, "hob_runs_recovered_total": e.Recovered,
-		"hob_model_calls_total": e.Calls, "hob_model_tokens_total": e.Tokens, "hob_model_cost_nanodollars_total": e.Cost,
+		"hob_runs_too_many_attempts_total": e.Parked, "hob_runs_lost_total": e.Lost,
+		"hob_tool_calls_total": e.ToolCalls, "hob_tool_calls_failed_total": e.ToolsFailed,
+		"hob_tool_calls_outcome_unknown_total": e.Unknown,
+		"hob_model_calls_total":                e.Calls, "hob_model_tokens_total": e.Tokens, "hob_model_cost_nanodollars_total": e.Cost,
 		"hob_summaries_total": e.Summaries,
 		"hob_runs_starting":   e.Starting, "hob_runs_starting_bound": e.Bound,
 		"hob_runs_refused_overloaded_total": e.Overloaded, "hob_runs_refused_workspace_busy_total": e.WorkspaceBusy,
 		"hob_runs_refused_shutting_down_total": e.ShuttingDown, "hob_store_delay_microseconds": e.Delay.Microseconds(),
 		"hob_store_writes_total": st.Writes, "hob_store_commits_total": st.Commits, "hob_store_reruns_total": st.Reruns,
-		"hob_circuits_open":       int64(len(s.models.Circuits())),
-		"hob_store_largest_batch": st.LargestBatch, "hob_store_waiting": st.Waiting,
+		"hob_store_writes_failed_total": st.Failed,
+		"hob_circuits_open":             int64(len(s.models.Circuits())),
+		"hob_store_largest_batch":       st.LargestBatch, "hob_store_waiting": st.Waiting,
 	}
 }
 
@@ -292,8 +296,8 @@ func (s *server) sweep(ctx context.Context) {
 	}
 }
 
-// drain lets runs and the answers that show them end. The listener closes first; readers stay until their runs end or are
-// handed over.
+// drain lets runs end, or hands them over. Meanwhile the server goes on answering, so that those who ask learn that it stops
+// and readers can come back: all but new runs is taken. Then it closes its listener, and what is still under way has closeTime.
 func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 	s.draining.Store(true)
 	ctx, hurry := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -307,11 +311,6 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 	}()
 	drain, cancel := context.WithTimeout(ctx, s.config.Drain)
 	defer cancel()
-	stopped := make(chan error, 1)
-	closing, closeNow := context.WithCancel(context.WithoutCancel(ctx))
-	defer closeNow()
-	go func() { stopped <- api.Shutdown(closing, s.http) }()
-
 	switch err := s.engine.Drain(drain); {
 	case errors.Is(err, errSecondSignal):
 		s.log.Warn("ended at once; unfinished runs go on at the next start")
@@ -320,17 +319,19 @@ func (s *server) drain(ctx context.Context, signals <-chan os.Signal) error {
 	case err != nil:
 		s.log.Error("draining", slog.String("error", err.Error()))
 	}
-	select {
-	case err := <-stopped:
-		if err != nil {
-			return fmt.Errorf("stop: %w", err)
-		}
-	case <-ctx.Done():
-		closeNow()
+	return s.close(ctx)
+}
+
+// close ends the listener and the connections: those that wait for a request at once, the others within closeTime or until
+// the context ends.
+func (s *server) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	switch err := api.Shutdown(ctx, s.http); {
+	case ctx.Err() != nil:
 		return api.Close(s.http)
-	case <-time.After(closeTime):
-		closeNow()
-		return api.Close(s.http)
+	case err != nil:
+		return fmt.Errorf("stop: %w", err)
 	}
 	s.log.Info("stopped")
 	return nil

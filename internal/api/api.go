@@ -136,6 +136,7 @@ type server struct {
 	refusals *refusals
 	lines    lines
 	metrics  metrics
+	unready  engine.Outage
 	builtins map[string]hob.Tool
 	openapi  func() ([]byte, error)
 	index    func() (*template.Template, error)
@@ -174,6 +175,7 @@ func New(c Config) http.Handler {
 	for _, t := range c.Builtins() {
 		s.builtins[t.Name] = t
 	}
+	s.unready.Log, s.unready.Fault, s.unready.Over = c.Log, "not ready", "ready again"
 	s.auth = newAuthenticator(c)
 	s.limits = newLimiter(c.Limits, c.Clock)
 	s.streams = newStreams(c.Limits, s.auth)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -39,8 +38,8 @@ func ready(c *call) error {
 	if c.s.Ready != nil {
 		check = c.s.Ready
 	}
-	if err := check(ctx); err != nil {
-		c.s.Log.LogAttrs(ctx, slog.LevelWarn, "not ready", slog.String("error", err.Error()))
+	err := check(ctx)
+	if c.s.unready.Note(err); err != nil {
 		return hob.Errorf(hob.Unavailable, "the server is not ready").WithCode("not_ready")
 	}
 	return c.reply(http.StatusOK, readyAnswer{"ready"})

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,57 +39,76 @@ func (c *routeCounts) done(status int, took time.Duration) {
 	c.micros.Add(took.Microseconds())
 }
 
-// exposeMetrics answers in Prometheus' text format.
+// sample is one line of a metric.
+type sample struct {
+	labels string
+	value  float64
+}
+
+// exposeMetrics answers in Prometheus' text format, in the order of MetricTable. A metric that has no sample yet is told of
+// all the same.
 func exposeMetrics(c *call) error {
+	samples := c.s.requestSamples()
+	for name, n := range c.s.counts() {
+		samples[name] = []sample{{"", float64(n)}}
+	}
+	samples["hob_build_info"] = []sample{{fmt.Sprintf("version=%q", c.s.Version), 1}}
 	var b strings.Builder
-	m := &c.s.metrics
-	b.WriteString("# TYPE hob_http_requests_total counter\n")
-	for _, r := range m.routes {
-		for class := range r.classes {
-			if n := r.classes[class].Load(); n > 0 {
-				status := fmt.Sprintf("%dxx", class)
-				if class == 0 {
-					status = "none" // the client left before an answer
-				}
-				fmt.Fprintf(&b, "hob_http_requests_total{%s,status=%q} %d\n", r.label, status, n)
+	for _, m := range MetricTable() {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.kind())
+		for _, s := range samples[m.Name] {
+			labels := s.labels
+			if labels != "" {
+				labels = "{" + labels + "}"
 			}
+			fmt.Fprintf(&b, "%s%s %s\n", m.Name, labels, strconv.FormatFloat(s.value, 'f', -1, 64))
 		}
 	}
-	b.WriteString("# TYPE hob_http_request_seconds_total counter\n")
-	for _, r := range m.routes {
-		if n := r.micros.Load(); n > 0 {
-			fmt.Fprintf(&b, "hob_http_request_seconds_total{%s} %g\n", r.label, float64(n)/1e6)
-		}
-	}
-	counter := func(name string, n int64) { fmt.Fprintf(&b, "# TYPE %s counter\n%s %d\n", name, name, n) }
-	gauge := func(name string, n int64) { fmt.Fprintf(&b, "# TYPE %s gauge\n%s %d\n", name, name, n) }
-	counter("hob_runs_accepted_total", m.runs.Load())
-	counter("hob_stream_events_total", m.events.Load())
-	counter("hob_http_unauthorized_total", m.unauthorized.Load())
-	counter("hob_http_rate_limited_total", m.limited.Load())
-	counter("hob_http_unrouted_total", m.unrouted.Load())
-	counter("hob_http_panics_total", m.panics.Load())
-	gauge("hob_open_streams", int64(c.s.streams.count()))
-	if c.s.Metrics != nil {
-		extra := c.s.Metrics()
-		for _, name := range slices.Sorted(maps.Keys(extra)) {
-			kind := gauge
-			if strings.HasSuffix(name, "_total") {
-				kind = counter
-			}
-			kind(name, extra[name])
-		}
-	}
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	gauge("go_goroutines", int64(runtime.NumGoroutine()))
-	gauge("go_memstats_heap_inuse_bytes", int64(mem.HeapInuse)) //nolint:gosec // far below the limit
-	gauge("go_memstats_sys_bytes", int64(mem.Sys))              //nolint:gosec // far below the limit
-	fmt.Fprintf(&b, "# TYPE hob_build_info gauge\nhob_build_info{version=%q} 1\n", c.s.Version)
 	c.w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	c.w.Header().Set("Cache-Control", "no-store")
 	_ = c.rc.SetWriteDeadline(socketTime(c.s.Limits.WriteTime))
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write([]byte(b.String())) // a reader that left is no fault of ours
 	return nil
+}
+
+// requestSamples are the metrics that each route has for itself. What never happened has none.
+func (s *server) requestSamples() map[string][]sample {
+	all := map[string][]sample{}
+	for _, r := range s.metrics.routes {
+		for class := range r.classes {
+			if n := r.classes[class].Load(); n > 0 {
+				status := fmt.Sprintf("%dxx", class)
+				if class == 0 {
+					status = "none" // the client left before an answer
+				}
+				all["hob_http_requests_total"] = append(all["hob_http_requests_total"],
+					sample{fmt.Sprintf("%s,status=%q", r.label, status), float64(n)})
+			}
+		}
+		if n := r.micros.Load(); n > 0 {
+			all["hob_http_request_seconds_total"] = append(all["hob_http_request_seconds_total"], sample{r.label, float64(n) / 1e6})
+		}
+	}
+	return all
+}
+
+// counts are the metrics that are one number.
+func (s *server) counts() map[string]int64 {
+	m := &s.metrics
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	all := map[string]int64{
+		"hob_runs_accepted_total": m.runs.Load(), "hob_stream_events_total": m.events.Load(),
+		"hob_http_unauthorized_total": m.unauthorized.Load(), "hob_http_rate_limited_total": m.limited.Load(),
+		"hob_http_unrouted_total": m.unrouted.Load(), "hob_http_panics_total": m.panics.Load(),
+		"hob_open_streams":             int64(s.streams.count()),
+		"go_goroutines":                int64(runtime.NumGoroutine()),
+		"go_memstats_heap_inuse_bytes": int64(mem.HeapInuse), //nolint:gosec // far below the limit
+		"go_memstats_sys_bytes":        int64(mem.Sys),       //nolint:gosec // far below the limit
+	}
+	if s.Metrics != nil {
+		maps.Copy(all, s.Metrics())
+	}
+	return all
 }

@@ -234,6 +234,9 @@ func (a *active) carryOut(states []hob.CallState, now []int) {
 
 // finish stores the result of a call. The state of a call is touched by one goroutine at a time.
 func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))) {
+	if r.Unknown {
+		a.e.unknown.Add(1)
+	}
 	s.EndedAt = hob.Time{Time: a.e.Clock()}
 	if s.StartedAt.IsZero() {
 		s.StartedAt = s.EndedAt

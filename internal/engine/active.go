@@ -135,7 +135,9 @@ func (a *active) cause() error {
 
 // lost is told when a commit failed: this process may not write to the run any more.
 func (a *active) lost(err error) {
-	if hob.KindOf(err) != hob.Fenced {
+	if hob.KindOf(err) == hob.Fenced {
+		a.e.fenced.Add(1)
+	} else {
 		a.e.Log.Error("a commit failed; the run will be taken up again",
 			slog.String("run", string(a.id)), slog.Any("error", err))
 	}

@@ -56,6 +56,9 @@ func TestCancel_EndsARunInTheMiddleOfACall(t *testing.T) {
 	if err != nil || len(d.Calls) != 1 || !d.Calls[0].Result.Unknown {
 		t.Fatalf("an interrupted once call must read outcome_unknown: %+v, %v", d.Calls, err)
 	}
+	if s := w.engine.Stats(); s.Unknown != 1 {
+		t.Errorf("counted are %+v, want one unknown outcome", s)
+	}
 	w.valid(got)
 	if status, err := w.engine.Cancel(t.Context(), w.by, run.ID); err != nil || status != hob.Cancelled {
 		t.Fatalf("cancelling again: %v, %v", status, err)
@@ -139,6 +142,9 @@ func TestTool_ThatDoesNotAnswerInTimeIsAnErrorTheModelReads(t *testing.T) {
 	}
 	if r := d.Calls[0].Result; !r.IsError || !strings.Contains(r.Text, "did not answer within 20ms") {
 		t.Fatalf("result %+v", r)
+	}
+	if s := w.engine.Stats(); s.ToolCalls != 1 || s.ToolsFailed != 1 {
+		t.Errorf("counted are %+v, want one call, which failed", s)
 	}
 }
 
@@ -290,6 +296,9 @@ func TestAttempts_AreCapped(t *testing.T) {
 	if got := w.wait(run.ID); got.Status != hob.Failed || got.Code != hob.CodeAttempts {
 		t.Fatalf("ended as %s (%s)", got.Status, got.Code)
 	}
+	if s := w.engine.Stats(); s.Parked != 1 {
+		t.Errorf("counted are %+v, want one run that was tried too often", s)
+	}
 }
 
 // TestAttempts_CountFromTheLastProgress hands a run over and interrupts it more often than it may be without progress.
@@ -384,6 +393,9 @@ func TestLease_AZombieCanNeitherWriteNorAct(t *testing.T) {
 		if c.Name == "once" {
 			t.Fatal("the zombie acted")
 		}
+	}
+	if s := w.engine.Stats(); s.Lost != 1 {
+		t.Errorf("counted are %+v, want one run that was lost", s)
 	}
 }
 

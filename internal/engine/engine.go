@@ -82,6 +82,10 @@ type Engine struct {
 	renewed                              atomic.Pointer[time.Time] // when the leases were last renewed
 	started, finished, failed, recovered atomic.Int64
 	calls, tokens, cost, summaries       atomic.Int64
+	parked, fenced                       atomic.Int64
+	toolCalls, toolsFailed, unknown      atomic.Int64
+
+	leases, deaf, releases Outage
 }
 
 // New makes an engine that drives nothing yet: call Recover, then Serve.
@@ -112,6 +116,9 @@ func New(c Config) *Engine {
 	e := &Engine{
 		Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}, admission: newAdmission(c.Limits.Active),
 	}
+	e.leases = Outage{Log: c.Log, Fault: "the store cannot be reached for leases; trying again", Over: "the store is reached for leases again"}
+	e.deaf = Outage{Log: c.Log, Fault: "other processes are not heard for now; their runs are looked at instead", Over: "other processes are heard again"}
+	e.releases = Outage{Log: c.Log, Fault: "a lease could not be released; trying again", Over: "leases are released again"}
 	e.wake, e.check = make(chan struct{}, 1), make(chan struct{}, 1)
 	e.base, e.end = context.WithCancelCause(context.Background())
 	return e
@@ -251,6 +258,10 @@ type Stats struct {
 	// Model calls, those for summaries included, their tokens and what they cost, in billionths of a dollar.
 	Calls, Tokens, Cost int64
 	Summaries           int64 // model calls for summaries
+	Parked              int64 // runs that ended as failed because they were interrupted too often
+	Lost                int64 // runs driven here that the store did not take a commit of, because they were not ours any more
+	// Tool calls carried out, those of them whose result is an error, and results that tell of an unknown outcome.
+	ToolCalls, ToolsFailed, Unknown int64
 	Admission
 }
 
@@ -262,6 +273,8 @@ func (e *Engine) Stats() Stats {
 	return Stats{
 		Active: int64(n), Started: e.started.Load(), Finished: e.finished.Load(), Failed: e.failed.Load(), Recovered: e.recovered.Load(),
 		Calls: e.calls.Load(), Tokens: e.tokens.Load(), Cost: e.cost.Load(), Summaries: e.summaries.Load(),
+		Parked: e.parked.Load(), Lost: e.fenced.Load(),
+		ToolCalls: e.toolCalls.Load(), ToolsFailed: e.toolsFailed.Load(), Unknown: e.unknown.Load(),
 		Admission: e.admission.stats(),
 	}
 }

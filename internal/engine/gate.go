@@ -95,6 +95,10 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 	default:
 		r = hob.Result{IsError: true, Text: "Error: " + err.Error()}
 	}
+	a.e.toolCalls.Add(1)
+	if r.IsError {
+		a.e.toolsFailed.Add(1)
+	}
 	r.Text = clean(r.Text)
 	if !t.spec.NoCap {
 		r.Text, _ = hob.Truncate(r.Text, a.plan.knobs.resultChars)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +80,7 @@ func (e *Engine) watch(ctx context.Context) {
 		if e.hub.told.Store(false); ctx.Err() != nil {
 			return
 		}
-		e.Log.Warn("other processes are not heard for now; their runs are looked at instead", slog.Any("error", err))
+		e.deaf.Note(err)
 		pause := time.NewTimer(watchWait)
 		select {
 		case <-ctx.Done():
@@ -94,7 +93,9 @@ func (e *Engine) watch(ctx context.Context) {
 // changed is told that some process wrote to runs. Of one that is driven here another process can only want the end; where
 // none is named a process may have left its runs.
 func (e *Engine) changed(runs []hob.RunID) {
-	e.hub.told.Store(true)
+	if !e.hub.told.Swap(true) {
+		e.deaf.Note(nil)
+	}
 	e.hub.changed(runs)
 	if len(runs) == 0 {
 		ring(e.wake)

@@ -101,6 +101,7 @@ func (a *active) begin() (end ending, ok, done bool) {
 		return end, ok, true
 	}
 	if a.run.Stalls >= a.e.Limits.Attempts {
+		a.e.parked.Add(1)
 		a.settlePending("Not executed: the run was interrupted too often.")
 		text := fmt.Sprintf("the run was interrupted %d times without getting on and is not tried again", a.run.Stalls)
 		return ending{hob.Failed, hob.CodeAttempts, text}, true, true

@@ -50,7 +50,7 @@ func (e *Engine) Serve(ctx context.Context) {
 			err = e.claim(ctx, false)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("the store cannot be reached for leases; trying again", slog.Any("error", err))
+			e.leases.Note(err)
 		}
 	}
 }
@@ -62,6 +62,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.leases.Note(nil)
 	e.renewed.Store(&now)
 	for id, code := range leased {
 		switch a := e.find(id); {
@@ -190,9 +191,10 @@ func (e *Engine) releaseOrphans(ctx context.Context) {
 	for id, stalled := range orphans {
 		if e.find(id) == nil {
 			if err := e.Store.Release(ctx, e.Owner, stalled, id); err != nil {
-				e.Log.Warn("a lease could not be released; trying again", slog.String("run", string(id)), slog.Any("error", err))
+				e.releases.Note(err)
 				return
 			}
+			e.releases.Note(nil)
 		}
 		e.mu.Lock()
 		delete(e.orphans, id)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"hob"
 	"hob/internal/seal"
@@ -41,6 +42,7 @@ type Stats struct {
 	Writes       int64 // writes that were begun
 	Commits      int64 // transactions that carried them; fewer on SQLite, where writes share one
 	Reruns       int64 // transactions that were done over, because one of their writes failed or the server asked for it
+	Failed       int64 // writes that the database did not take; those that were refused for what they say are not among them
 	LargestBatch int64 // the most writes that shared a transaction
 	Waiting      int64 // writes that wait now
 }
@@ -57,6 +59,7 @@ type DB struct {
 	places cache[hob.RunID, place]
 
 	configured configured
+	failed     atomic.Int64 // see Stats
 	once       sync.Once
 	ended      error
 }
@@ -110,7 +113,11 @@ func (s *DB) Ping(ctx context.Context) error { return hob.Wrap("reach the databa
 func (s *DB) Dialect() string { return s.d.name }
 
 // Stats tells what the store has done so far.
-func (s *DB) Stats() Stats { return s.e.stats() }
+func (s *DB) Stats() Stats {
+	st := s.e.stats()
+	st.Failed = s.failed.Load()
+	return st
+}
 
 // now is the time that rows carry.
 func (s *DB) now() int64 { return s.clock().UnixMicro() }
@@ -128,5 +135,9 @@ func (s *DB) lookUp(ctx context.Context) (context.Context, *tx) {
 
 // write runs fn in a durable transaction; what names the operation for errors that are not typed.
 func (s *DB) write(ctx context.Context, what string, fn func(context.Context, *tx) error) error {
-	return hob.Wrap(what, s.e.write(ctx, fn))
+	err := s.e.write(ctx, fn)
+	if k := hob.KindOf(err); (k == hob.Internal || k == hob.Unavailable) && ctx.Err() == nil {
+		s.failed.Add(1)
+	}
+	return hob.Wrap(what, err)
 }

@@ -291,8 +291,18 @@ func TestStats_CountWritesAndCommits(t *testing.T) {
 		agentOf(t, db, "a")
 		_, _ = db.UpdateAgent(t.Context(), system(), hob.AgentID(hob.NewUUID()), hob.AgentPatch{}) // absent: nothing to commit
 		after := db.Stats()
-		if after.Writes-before.Writes != 2 || after.Commits-before.Commits != 1 || after.Reruns != 0 || after.Waiting != 0 || after.LargestBatch != 1 {
+		if after.Writes-before.Writes != 2 || after.Commits-before.Commits != 1 || after.Reruns != 0 || after.Waiting != 0 ||
+			after.LargestBatch != 1 || after.Failed != 0 {
 			t.Errorf("before %+v, after %+v", before, after)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.UpdateAgent(t.Context(), system(), hob.AgentID(hob.NewUUID()), hob.AgentPatch{}); hob.KindOf(err) == hob.NotFound {
+			t.Error("a closed store finds nothing")
+		}
+		if got := db.Stats().Failed; got != 1 {
+			t.Errorf("%d writes failed, want the one to a closed store", got)
 		}
 	})
 }
