@@ -15,6 +15,7 @@ type Store interface {
 	SessionStore
 	RunStore
 	RunReader
+	FollowStore
 	HeldStore
 	OnceStore
 	UsageReader
@@ -207,7 +208,8 @@ type Claimed struct {
 // RunStore is the engine's side of the store: it acts by lease, not for a principal.
 type RunStore interface {
 	// StartRun accepts a run: session, run, user message, first events, pin and idempotency key in one transaction.
-	// Errors: NotFound (session of another owner), Conflict (session of another agent, or run id in use), Unprocessable.
+	// Errors: NotFound (session of another owner; run_deleted as for EarlierRun), Conflict (session of another agent, or
+	// run id in use), Unprocessable.
 	StartRun(ctx context.Context, n NewRun) (StartedRun, error)
 	// Commit writes one step. Fenced where the epoch is not the run's any more or the run has ended.
 	Commit(ctx context.Context, c RunCommit) error
@@ -226,10 +228,18 @@ type RunStore interface {
 	// RequestCancel marks an unfinished run so that its driver, on whatever process, ends it with the code. The run is
 	// returned as it was; marking a finished one changes nothing.
 	RequestCancel(ctx context.Context, by Principal, id RunID, code string) (Run, error)
+}
+
+// FollowStore is how processes that share the store know of each other's runs and readers.
+type FollowStore interface {
 	// Watch calls changed with runs that some process wrote to or marked, soon after it did, until ctx ends; an empty list
 	// means that any run may have changed. It is a hint: some changes may not be told, and an error says that nothing is
 	// told until Watch is called again. Where no other process can exist it tells nothing.
 	Watch(ctx context.Context, changed func([]RunID)) error
+	// Follow notes that somebody reads an unfinished run at another process than its driver's, for a while from now.
+	Follow(ctx context.Context, id RunID, d time.Duration) error
+	// Followed says whether that is noted and not over.
+	Followed(ctx context.Context, id RunID) (bool, error)
 }
 
 // HeldStore is about the unfinished runs that a restore brought back: what they had done since the backup is not known.
@@ -260,7 +270,10 @@ type OnceStore interface {
 type RunReader interface {
 	Run(ctx context.Context, by Principal, id RunID) (Run, error)
 	RunDetail(ctx context.Context, by Principal, id RunID) (RunDetail, error)
-	// Events gives the log behind a position, at most limit entries.
+	// EarlierRun gives the run that the key's request made before, false where there is none. Errors: Unprocessable for
+	// another request, NotFound (run_deleted) where the run is gone with its session.
+	EarlierRun(ctx context.Context, by Principal, key Idempotency) (Run, bool, error)
+	// Events gives the log behind a position, at most limit entries, fewer where they are long, none only at its end.
 	Events(ctx context.Context, by Principal, id RunID, after int64, limit int) ([]Event, error)
 }
 

@@ -53,7 +53,10 @@ func (c *Client) ReleaseHeld(ctx context.Context, runs ...hob.RunID) (int64, err
 	var answer struct {
 		Released int64 `json:"released"`
 	}
-	body := map[string]any{"run_ids": append([]hob.RunID{}, runs...)}
+	body := map[string]any{"run_ids": runs}
+	if len(runs) == 0 {
+		body = map[string]any{"all": true}
+	}
 	err := c.call(ctx, request{method: http.MethodPost, path: "/api/runs/held/release", body: body, again: true}, &answer)
 	return answer.Released, err
 }

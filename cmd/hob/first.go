@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"hob"
 	"hob/internal/agentsql"
@@ -31,69 +33,89 @@ func firstStart(ctx context.Context, c config.Config, s hob.Store, log *slog.Log
 	if err != nil {
 		return "", fmt.Errorf("look for keys: %w", err)
 	}
-	fresh, first := len(keys) == 0, false
+	fresh := len(keys) == 0
+	n := newcomer{store: s}
+	if fresh { // with the first key, or not at all; of servers that start together the one that makes the key makes it
+		n.demo = func(ctx context.Context, s hob.Store) error { return makeDemo(ctx, c, s) }
+	}
 	switch {
 	case c.ServiceKey != "":
-		first, err = acceptKey(ctx, s, c.ServiceKey, log)
+		return "", n.acceptKey(ctx, c.ServiceKey, log)
 	case fresh:
-		made, first, err = firstKey(ctx, c.Data, s)
+		return n.firstKey(ctx, c.Data)
 	}
-	if err != nil || !fresh || !first {
-		return "", err // of servers that start together on a new store, the one that made the key makes the demo
-	}
-	return made, makeDemo(ctx, c, s)
+	return "", nil
 }
 
-// acceptKey makes the operator's key known to the store. One that was revoked stays so. first: it was not known before.
-func acceptKey(ctx context.Context, s hob.Store, key hob.Secret, log *slog.Logger) (first bool, err error) {
+// newcomer makes a service key known to a store, and with it the demo agent where demo is set.
+type newcomer struct {
+	store hob.Store
+	demo  func(context.Context, hob.Store) error
+}
+
+// acceptKey makes the operator's key known to the store. One that was revoked stays so.
+func (n newcomer) acceptKey(ctx context.Context, key hob.Secret, log *slog.Logger) error {
 	sum := sha256.Sum256([]byte(key))
-	known, err := s.KeyByHash(ctx, sum[:])
+	known, err := n.store.KeyByHash(ctx, sum[:])
 	switch {
 	case err == nil && !known.RevokedAt.IsZero():
 		log.Warn("HOB_SERVICE_KEY is a key that was revoked; it is not accepted", slog.String("key", string(known.ID)))
-		return false, nil
+		return nil
 	case err == nil:
-		return false, nil
+		return nil
 	case hob.KindOf(err) != hob.NotFound:
-		return false, fmt.Errorf("look up HOB_SERVICE_KEY: %w", err)
+		return fmt.Errorf("look up HOB_SERVICE_KEY: %w", err)
 	}
 	prefix := ""
 	if len(key) >= 4*shownKey {
 		prefix = string(key[:shownKey])
 	}
-	return createServiceKey(ctx, s, "HOB_SERVICE_KEY", prefix, sum[:])
+	_, err = n.create(ctx, "HOB_SERVICE_KEY", prefix, sum[:])
+	return err
 }
 
-// firstKey makes the first service key. The file comes first: should this start die before the store knows the key, the
-// next one takes it from there.
-func firstKey(ctx context.Context, dir string, s hob.Store) (key hob.Secret, first bool, err error) {
-	if key, err = readServiceKey(dir); err != nil {
-		return "", false, err
+// firstKey makes the first service key, and returns it where it was not known before. The file comes first: should this
+// start die before the store knows the key, the next one takes it from there.
+func (n newcomer) firstKey(ctx context.Context, dir string) (hob.Secret, error) {
+	key, err := readServiceKey(dir)
+	if err != nil {
+		return "", err
 	}
 	if key == "" {
 		secret, _, _ := api.NewSecret()
 		key = hob.Secret(secret)
 		if err := writeServiceKey(dir, key); err != nil {
-			return "", false, err
+			return "", err
 		}
 	}
 	sum := sha256.Sum256([]byte(key))
-	first, err = createServiceKey(ctx, s, "first key", string(key[:min(len(key)/4, len("hob_")+8)]), sum[:])
-	return key, first, err
+	first, err := n.create(ctx, "first key", string(key[:min(len(key)/4, len("hob_")+8)]), sum[:])
+	if err != nil || !first {
+		return "", err
+	}
+	return key, nil
 }
 
-// createServiceKey is false where another server of the same database was faster with the same key.
-func createServiceKey(ctx context.Context, s hob.Store, name, prefix string, hash []byte) (first bool, err error) {
-	_, err = s.CreateKey(ctx, hob.System(hob.DefaultWorkspace), hob.Key{
-		Workspace: hob.DefaultWorkspace, Name: name, Prefix: prefix, Service: true, Scopes: []hob.Scope{hob.ScopeAdmin},
-	}, hash)
+// create makes the key and the demo in one transaction. It is false where another server of the same database was faster
+// with the same key.
+func (n newcomer) create(ctx context.Context, name, prefix string, hash []byte) (first bool, err error) {
+	once := hob.Idempotency{Scope: "first start", Key: hex.EncodeToString(hash), Keep: time.Minute}
+	_, replayed, err := n.store.Once(ctx, once, func(ctx context.Context, s hob.Store) (a hob.Answer, err error) {
+		_, err = s.CreateKey(ctx, hob.System(hob.DefaultWorkspace), hob.Key{
+			Workspace: hob.DefaultWorkspace, Name: name, Prefix: prefix, Service: true, Scopes: []hob.Scope{hob.ScopeAdmin},
+		}, hash)
+		if err == nil && n.demo != nil {
+			err = n.demo(ctx, s)
+		}
+		return a, err
+	})
 	if hob.KindOf(err) == hob.Conflict {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("make the service key known: %w", err)
 	}
-	return true, nil
+	return !replayed, nil
 }
 
 // makeDemo makes the agent that a newcomer talks to first, with the sample shop's tables.

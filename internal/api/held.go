@@ -46,7 +46,8 @@ type heldList struct {
 }
 
 type releaseInput struct {
-	RunIDs []string `json:"run_ids,omitempty" jsonschema:"which; all where absent or empty"`
+	RunIDs []string `json:"run_ids,omitempty" jsonschema:"which; at least one, unless all is true"`
+	All    bool     `json:"all,omitempty" jsonschema:"all of them; then no ids are named"`
 }
 
 type releasedAnswer struct {
@@ -118,12 +119,15 @@ func lastCall(calls []hob.CallState) *heldCall {
 
 func releaseHeld(c *call) error {
 	var in releaseInput
-	b, err := c.decode(&in, true)
+	b, err := c.decode(&in, false)
 	if err != nil {
 		return err
 	}
-	if len(in.RunIDs) > maxReleased {
-		return hob.Errorf(hob.Invalid, "run_ids must have at most %d entries; leave it out to release all", maxReleased).With("field", "run_ids")
+	switch { // a slip, such as an empty list, must not let all of them go
+	case in.All == (len(in.RunIDs) > 0):
+		return b.hint(hob.Errorf(hob.Invalid, `name the runs to release in run_ids, or send {"all": true} to release all that are held`).With("field", "run_ids"))
+	case len(in.RunIDs) > maxReleased:
+		return hob.Errorf(hob.Invalid, `run_ids must have at most %d entries; {"all": true} releases all`, maxReleased).With("field", "run_ids")
 	}
 	ids := make([]hob.RunID, len(in.RunIDs))
 	for i, id := range in.RunIDs {

@@ -119,15 +119,16 @@ func TestHeld_BadRequestsAreTold(t *testing.T) {
 	t.Parallel()
 	w := begin(t, nil)
 	many, _ := json.Marshal(map[string]any{"run_ids": make([]string, 1001)})
+	const which = `name the runs to release in run_ids, or send {"all": true}`
 	for body, text := range map[string]string{
-		`{"run_ids":"run_1"}`: "run_ids", `[]`: "object", string(many): "at most 1000",
+		`{"run_ids":"run_1"}`: "run_ids", `[]`: "object", string(many): "at most 1000", "": "body",
+		`{}`: which, `{"run_ids":[]}`: which, `{"run_ids":null}`: which, `{"run_id":"run_aaaaaaaaaaaa"}`: which, `{"all":false}`: which,
+		`{"all":true,"run_ids":["run_aaaaaaaaaaaa"]}`: which,
 	} {
 		wantFault(t, w.do(ask{"POST", "/api/runs/held/release", w.service, body, nil}), 400, text)
 	}
-	for _, body := range []string{"", "{}", `{"run_ids":[]}`, `{"run_ids":null}`} {
-		if n := as[struct{ Released int64 }](t, w.do(ask{"POST", "/api/runs/held/release", w.service, body, nil}), 200); n.Released != 0 {
-			t.Errorf("%s released %d", body, n.Released)
-		}
+	if n := as[struct{ Released int64 }](t, w.do(ask{"POST", "/api/runs/held/release", w.service, `{"all":true}`, nil}), 200); n.Released != 0 {
+		t.Errorf("released %d of none", n.Released)
 	}
 	if got := w.do(ask{"GET", "/api/runs/held", w.service, "", nil}); string(got.body) != `{"runs":[]}`+"\n" {
 		t.Errorf("held: %s", got.body)

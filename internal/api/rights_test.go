@@ -225,6 +225,8 @@ func (s scene) body(method, path string) string {
 		return `{"settings":{"CUSTOM_TOOL_TIMEOUT":60}}`
 	case "PUT /api/settings/{key}":
 		return `{"value":60}`
+	case "POST /api/runs/held/release":
+		return `{"all":true}`
 	case "POST /api/settings/reset-category":
 		return `{"category":"agents"}`
 	case "POST /api/ai-provider-keys", "POST /api/ai-provider-keys/validate":

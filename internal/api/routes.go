@@ -71,7 +71,7 @@ func routes() []route {
 		{method: post, path: "/api/agents/runs/{run_id}/approve", handle: approve, scope: hob.ScopeApprove, tag: tagRuns, summary: "Decide what a run waits for; not available yet: no run waits", in: approveInput{}, out: approveAnswer{}, status: 200, errors: []int{404, 409}},
 
 		{method: get, path: "/api/runs/held", handle: listHeld, scope: admin, tag: tagRuns, summary: "List the runs that a restore brought back unfinished and that wait until they are released", out: heldList{}, status: 200},
-		{method: post, path: "/api/runs/held/release", handle: releaseHeld, scope: admin, tag: tagRuns, summary: "Let held runs go on; one that is not held any more stays as it is, an id that is no run's is 404 and releases none", in: releaseInput{}, bodyless: true, out: releasedAnswer{}, status: 200, errors: []int{404}},
+		{method: post, path: "/api/runs/held/release", handle: releaseHeld, scope: admin, tag: tagRuns, summary: "Let held runs go on; one that is not held any more stays as it is, an id that is no run's is 404 and releases none", in: releaseInput{}, out: releasedAnswer{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/agents/{id}/sessions", handle: listSessions, scope: read, tag: tagSessions, summary: "List an agent's sessions", out: sessionList{}, status: 200, errors: []int{404}, query: sessionListQuery()},
 		{method: post, path: "/api/agents/{id}/sessions", create: createSession, scope: run, bigBody: true, tag: tagSessions, summary: "Create a session, seeded with earlier turns where given", in: sessionInput{}, bodyless: true, out: sessionCreated{}, status: 201, errors: []int{404, 413}},

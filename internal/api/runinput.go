@@ -81,10 +81,9 @@ func (c *call) startRun(sync bool) (engine.Started, []string, error) {
 		return started, nil, err
 	}
 	c.markReplayed(started.Replayed)
-	if started.Replayed { // the run's own warnings were told when it was made
-		return started, b.warnings, nil
+	if !started.Replayed {
+		c.s.metrics.runs.Add(1)
 	}
-	c.s.metrics.runs.Add(1)
 	return started, started.Warnings, nil
 }
 

@@ -118,12 +118,15 @@ func badPosition() error {
 
 // position reads where a reader goes on. The header wins, since browsers send it together with the first address.
 func (c *call) position() (int64, error) {
-	text := c.Header.Get("Last-Event-ID")
-	if text == "" {
-		if !c.URL.Query().Has("after") {
+	given := c.Header.Values("Last-Event-ID")
+	if len(given) == 0 || len(given) == 1 && given[0] == "" {
+		if given = c.URL.Query()["after"]; len(given) == 0 {
 			return 0, nil
 		}
-		text = c.queryValue("after")
+	}
+	text := given[0]
+	if len(given) > 1 {
+		return 0, badPosition()
 	}
 	const maxDigits = 18
 	if text == "" || len(text) > maxDigits {

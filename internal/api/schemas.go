@@ -278,6 +278,8 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"provider":"openai","api_key":"sk-0123456789"}`
 	case providerKeysInput:
 		text = `{"openai":"sk-0123456789","anthropic":null}`
+	case releaseInput:
+		text = `{"all":true}`
 	case profileInput:
 		text = `{"endpoint":"https://models.example.com/v1","model":"llama3","facts":{"window":8192}}`
 	case releaseInput:

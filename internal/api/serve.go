@@ -161,6 +161,7 @@ func (s *server) done(r record, status int) {
 // enter authenticates the caller and applies the limits and the scope of the route.
 func (s *server) enter(c *call) error {
 	if c.Method == http.MethodHead && c.rt.stream {
+		c.w.Header().Set("Allow", "GET, OPTIONS")
 		return hob.Errorf(hob.Method, "HEAD is not allowed here; use GET")
 	}
 	if c.rt.open {
@@ -181,6 +182,10 @@ func (s *server) enter(c *call) error {
 	if c.rt.scope != "" && !c.by.Has(c.rt.scope) {
 		return hob.Errorf(hob.Forbidden, "this needs the scope %q, which your key or role does not have", c.rt.scope).
 			WithCode("scope_missing")
+	}
+	if _, err := url.ParseQuery(c.URL.RawQuery); err != nil { // what cannot be read would count as not given
+		return hob.Errorf(hob.Invalid, "the query of the address cannot be read: %% must stand before two hex digits, and ; must be written as %%3B").
+			WithCode("invalid_query")
 	}
 	return nil
 }

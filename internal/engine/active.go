@@ -174,12 +174,38 @@ func (a *active) watchReaders() {
 }
 
 func (a *active) abandoned() {
-	a.leave.Lock()
-	alone := a.readers == 0 && !a.closed
-	a.leave.Unlock()
-	if alone {
+	if !a.alone() {
+		return
+	}
+	if a.readElsewhere() {
+		a.leave.Lock()
+		defer a.leave.Unlock()
+		if a.readers == 0 && !a.closed {
+			a.timer.Reset(max(a.grace, followEvery))
+		}
+		return
+	}
+	if a.alone() {
 		a.end(errLeft)
 	}
+}
+
+// alone says whether nobody reads the run here.
+func (a *active) alone() bool {
+	a.leave.Lock()
+	defer a.leave.Unlock()
+	return a.readers == 0 && !a.closed
+}
+
+// readElsewhere says whether somebody reads the run at another process. A store that cannot say so is no reason to end it.
+func (a *active) readElsewhere() bool {
+	if a.e.Alone {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, followEvery)
+	defer cancel()
+	followed, err := a.e.Store.Followed(ctx, a.id)
+	return followed || err != nil
 }
 
 // read counts a reader; the returned function ends it.

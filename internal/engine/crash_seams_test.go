@@ -187,6 +187,26 @@ func (s *seamStore) RequestCancel(ctx context.Context, by hob.Principal, id hob.
 	return op(s.p, "RequestCancel", func() (hob.Run, error) { return s.inner.RequestCancel(ctx, by, id, code) })
 }
 
+func (s *seamStore) EarlierRun(ctx context.Context, by hob.Principal, key hob.Idempotency) (hob.Run, bool, error) {
+	type earlier struct {
+		run   hob.Run
+		found bool
+	}
+	got, err := op(s.p, "EarlierRun", func() (earlier, error) {
+		run, found, err := s.inner.EarlierRun(ctx, by, key)
+		return earlier{run, found}, err
+	})
+	return got.run, got.found, err
+}
+
+func (s *seamStore) Follow(ctx context.Context, id hob.RunID, d time.Duration) error {
+	return act(s.p, "Follow", func() error { return s.inner.Follow(ctx, id, d) })
+}
+
+func (s *seamStore) Followed(ctx context.Context, id hob.RunID) (bool, error) {
+	return op(s.p, "Followed", func() (bool, error) { return s.inner.Followed(ctx, id) })
+}
+
 func (s *seamStore) Run(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, error) {
 	return op(s.p, "Run", func() (hob.Run, error) { return s.inner.Run(ctx, by, id) })
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -154,9 +155,17 @@ type Started struct {
 // for a session of another agent, Unprocessable for an idempotency key used with another body, Unavailable when the
 // server is full or ending, RateLimited when the workspace has its share of a server that others need too.
 func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (Started, error) {
+	if in.Idempotency != nil { // before all else: what was right then may be wrong now, and is answered the same
+		if run, found, err := e.Store.EarlierRun(ctx, by, *in.Idempotency); err != nil || found {
+			return Started{Run: run, Replayed: found, Warnings: e.told(ctx, by, run)}, err
+		}
+	}
 	plan, err := e.prepare(ctx, by, in)
 	if err != nil {
 		return Started{}, err
+	}
+	if in.Idempotency != nil && !in.Options.Stream && plan.tuning.OnDisconnect == "" {
+		plan.tuning.OnDisconnect = hob.DisconnectContinue // who waits with a key can only come back by asking again
 	}
 	a := e.newActive(plan.run, plan)
 	if err := e.admit(a); err != nil {
@@ -193,7 +202,7 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 		if err != nil {
 			return Started{}, err
 		}
-		return Started{Run: started.Run, Replayed: true}, nil
+		return Started{Run: started.Run, Replayed: true, Warnings: e.told(ctx, by, started.Run)}, nil
 	}
 	e.started.Add(1)
 	a.accept(started.Run)
@@ -205,6 +214,27 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 		texts[i] = w.Message
 	}
 	return Started{Run: started.Run, Warnings: texts}, nil
+}
+
+// told gives the warnings that a run began with. Where they cannot be read, none: they are in its log all the same.
+func (e *Engine) told(ctx context.Context, by hob.Principal, run hob.Run) (texts []string) {
+	if run.ID == "" {
+		return nil
+	}
+	events, err := e.Store.Events(ctx, by, run.ID, 0, storeBatch)
+	if err != nil {
+		return nil
+	}
+	for _, ev := range events {
+		var w hob.WarningEvent
+		switch {
+		case ev.Type == hob.EventStepStarted:
+			return texts
+		case ev.Type == hob.EventWarning && json.Unmarshal(ev.Data, &w) == nil:
+			texts = append(texts, w.Message)
+		}
+	}
+	return texts
 }
 
 // doubtful says whether a write that failed with err may have happened all the same.

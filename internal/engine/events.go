@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"time"
 
 	"hob"
@@ -93,11 +94,23 @@ func (r *reader) elsewhere() bool {
 		if over, ok := r.stored(); over || !ok {
 			return false
 		}
+		r.note()
 		if !r.wait(wake, r.e.hub.poll()) {
 			return false
 		}
 	}
 	return true
+}
+
+// note lets the run's driver, wherever it is, know that the run has a reader. What cannot be noted now is noted later: the
+// driver waits for longer than that.
+func (r *reader) note() {
+	if r.e.Alone || !r.e.hub.due(r.id, monotonic()) {
+		return
+	}
+	if err := r.e.Store.Follow(r.ctx, r.id, followFor); err != nil && r.ctx.Err() == nil {
+		r.e.Log.Debug("a reader could not be noted", slog.String("run", string(r.id)), slog.Any("error", err))
+	}
 }
 
 // stored gives what the store has behind the position. over means that the run's last event was given.

@@ -13,6 +13,11 @@ const (
 	pollDeaf  = 200 * time.Millisecond // between two looks at a run of another process that nobody tells of
 	pollSure  = time.Second            // the same where its changes are told
 	watchWait = time.Second            // before the store is asked again to tell of changes
+
+	// Its followers' process notes so often that a run is read, and for so long, so that its driver does not take it for
+	// abandoned.
+	followEvery = 5 * time.Second
+	followFor   = 3 * followEvery
 )
 
 // hub wakes those who follow runs that other processes drive. It carries no data.
@@ -20,7 +25,13 @@ type hub struct {
 	told atomic.Bool // changes are told now
 
 	mu      sync.Mutex
-	waiting map[hob.RunID]map[chan struct{}]struct{}
+	waiting map[hob.RunID]*audience
+}
+
+// audience is who follows one run of another process here.
+type audience struct {
+	ears  map[chan struct{}]struct{}
+	noted time.Time // when it was last noted that there is one
 }
 
 // subscribe gives a channel that rings when a run may have changed, and what ends it.
@@ -29,19 +40,31 @@ func (h *hub) subscribe(id hob.RunID) (chan struct{}, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting == nil {
-		h.waiting = map[hob.RunID]map[chan struct{}]struct{}{}
+		h.waiting = map[hob.RunID]*audience{}
 	}
 	if h.waiting[id] == nil {
-		h.waiting[id] = map[chan struct{}]struct{}{}
+		h.waiting[id] = &audience{ears: map[chan struct{}]struct{}{}}
 	}
-	h.waiting[id][c] = struct{}{}
+	h.waiting[id].ears[c] = struct{}{}
 	return c, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if delete(h.waiting[id], c); len(h.waiting[id]) == 0 {
+		if delete(h.waiting[id].ears, c); len(h.waiting[id].ears) == 0 {
 			delete(h.waiting, id)
 		}
 	}
+}
+
+// due says whether it is time to note again that a run is followed here, and takes it for noted.
+func (h *hub) due(id hob.RunID, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := h.waiting[id]
+	if to == nil || now.Sub(to.noted) < followEvery {
+		return false
+	}
+	to.noted = now
+	return true
 }
 
 // changed wakes the followers of runs, all of them where none are named.
@@ -60,8 +83,10 @@ func (h *hub) changed(runs []hob.RunID) {
 }
 
 func (h *hub) wake(id hob.RunID) {
-	for c := range h.waiting[id] {
-		ring(c)
+	if to := h.waiting[id]; to != nil {
+		for c := range to.ears {
+			ring(c)
+		}
 	}
 }
 

@@ -141,6 +141,31 @@ func TestWatch_AFollowerElsewhereGetsEveryEventSoon(t *testing.T) {
 	}
 }
 
+// TestWatch_AReaderElsewhereKeepsTheRun leaves the process that drives the run and reads on at another one.
+func TestWatch_AReaderElsewhereKeepsTheRun(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "chunks: 40\npace: 60ms\ntext: "+strings.Repeat("word ", 80)+"\n")
+	grace := 0.3
+	started, err := c.a.Start(t.Context(), c.by, engine.StartInput{
+		Agent: c.agent.ID, Message: hob.Message{Role: hob.RoleUser, Content: "go"},
+		Options: hob.RunOptions{Stream: true, Tuning: hob.Tuning{GraceSeconds: &grace}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range c.a.Events(t.Context(), c.by, started.Run.ID, 0, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break // the reader leaves
+	}
+	c.follow(t, c.b, started.Run.ID)
+	run, err := c.store.Run(t.Context(), c.by, started.Run.ID)
+	if err != nil || run.Status != hob.Completed {
+		t.Fatalf("the run ended as %s (%s), %v", run.Status, run.Code, err)
+	}
+}
+
 // TestWatch_ACancelElsewhereEndsTheRunSoon asks the process that does not drive the run: its lease is renewed only every
 // few seconds.
 func TestWatch_ACancelElsewhereEndsTheRunSoon(t *testing.T) {

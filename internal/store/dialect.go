@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // dialect is how one database differs from the other. Statements are written once, with ? for arguments and with these
@@ -78,6 +79,7 @@ type engine struct {
 	migrate func(ctx context.Context, fn func(context.Context, *tx) error) error
 	stats   func() Stats
 	news    *news
+	bound   time.Duration // of one statement that reads; 0 = none
 }
 
 // writeFunc runs fn in a transaction and returns when it is durable, or with fn's error when nothing was written. fn may

@@ -23,6 +23,7 @@ const (
 	DefaultMaxConns  = 16               // connections of one Hob, where Config.MaxConns is 0
 	postgresIdleTime = 5 * time.Minute  // after which an unused connection is closed
 	postgresWrite    = 30 * time.Second // bound of one transaction, waiting for locks included
+	postgresWait     = 10 * time.Second // bound of connecting, of waiting for a connection, and of a statement that reads
 	loadLock         = 10 * time.Second // how long a load waits for others that use the tables
 	postgresTries    = 5                // of a transaction that the server refused because of others
 	postgresPause    = 5 * time.Millisecond
@@ -92,6 +93,9 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clo
 		// The parser's own message may quote the address, which can hold a password.
 		return nil, errors.New("the database address is not a valid postgres:// URL")
 	}
+	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > postgresWait {
+		cfg.ConnectTimeout = postgresWait
+	}
 	cfg.RuntimeParams["search_path"] = postgresSchema
 	cfg.RuntimeParams["synchronous_commit"] = "on"
 	if cfg.RuntimeParams["application_name"] == "" {
@@ -107,10 +111,10 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clo
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to Postgres at %s:%d: %w", cfg.Host, cfg.Port, err), db.Close())
 	}
-	p := &pool{d: d, db: db}
+	p := &pool{d: d, db: db, wait: postgresWait}
 	n := newNews(db, cfg)
 	return &engine{
-		reads: rebinder{d, db}, write: p.write, migrate: p.write, ping: db.PingContext, stats: p.stats, news: n,
+		reads: rebinder{d, db}, write: p.write, migrate: p.write, ping: db.PingContext, stats: p.stats, news: n, bound: postgresWait,
 		close: func() error { n.close(); return db.Close() },
 	}, nil
 }
@@ -118,8 +122,9 @@ func openPostgres(ctx context.Context, d *dialect, dsn string, maxConns int, clo
 // pool writes each closure in a transaction of its own, on any connection. Order between callers is Postgres's; one
 // caller's writes keep theirs, since it waits for each.
 type pool struct {
-	d  *dialect
-	db *sql.DB
+	d    *dialect
+	db   *sql.DB
+	wait time.Duration // for a connection
 
 	writes, commits, reruns, waiting atomic.Int64
 }
@@ -151,7 +156,12 @@ func (p *pool) write(ctx context.Context, fn func(context.Context, *tx) error) e
 var errAgain = errors.New("the transaction has to be done over")
 
 func (p *pool) once(ctx context.Context, fn func(context.Context, *tx) error) (err error) {
-	conn, err := p.db.Conn(ctx)
+	wait, waited := context.WithTimeout(ctx, p.wait)
+	defer waited()
+	conn, err := p.db.Conn(wait)
+	if err != nil && wait.Err() != nil && ctx.Err() == nil {
+		return unavailable(err)
+	}
 	if err != nil {
 		return away(fmt.Errorf("connect: %w", err))
 	}

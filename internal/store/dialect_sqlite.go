@@ -1,10 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"hob"
 	"hob/internal/seeded"
 )
 
@@ -70,6 +74,9 @@ func sqliteCode(err error) int {
 
 // openSQLite opens or makes the file: one connection that writes, a pool that reads.
 func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err error) {
+	if err := whole(path); err != nil {
+		return nil, err
+	}
 	if err := privateFile(path); err != nil {
 		return nil, err
 	}
@@ -128,6 +135,45 @@ func connectWriter(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// whole refuses a database that is not there while its log is, and one that is shorter than it says. While there is a log,
+// the latter may be the state of a carry-over that a crash cut short, which SQLite mends.
+func whole(path string) error {
+	size, log := fileSize(path), fileSize(path+"-wal")
+	if size == 0 && log > 0 {
+		return hob.Errorf(hob.Conflict, "%s is missing or empty, but what was written behind it is in %s-wal: put the file back, "+
+			"restore a backup, or move %s-wal away to begin anew", path, filepath.Base(path), filepath.Base(path))
+	}
+	if size == 0 || log > 0 {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // who opens it next tells why
+	}
+	defer f.Close()
+	var head [100]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil || !bytes.HasPrefix(head[:], []byte("SQLite format 3\x00")) {
+		return nil //nolint:nilerr // SQLite says what it is instead
+	}
+	page := int64(binary.BigEndian.Uint16(head[16:]))
+	if page == 1 { // how 65,536 is written
+		page = 64 << 10
+	}
+	if want := page * int64(binary.BigEndian.Uint32(head[28:])); bytes.Equal(head[24:28], head[92:96]) && size < want {
+		return hob.Errorf(hob.Conflict, "%s has %d bytes of %d: it was cut; restore a backup", path, size, want)
+	}
+	return nil
+}
+
+// fileSize is 0 where there is no file.
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // privateFile makes the database file, or an existing one, readable by its owner alone; SQLite gives the files beside it

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +35,49 @@ func TestSQLite_FilesAreTheOwnersAlone(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v, %v", f.Name(), info.Mode(), err)
 		}
+	}
+}
+
+// TestSQLite_ADamagedFolderIsRefused opens folders whose database was lost or cut, and finds nothing changed in them.
+func TestSQLite_ADamagedFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		damage func(path string) error
+		want   string
+	}{
+		"the database is gone and its log is there": {func(path string) error {
+			return os.Rename(path, path+"-wal")
+		}, "missing or empty"},
+		"the database is empty and its log is there": {func(path string) error {
+			return errors.Join(os.Rename(path, path+"-wal"), os.WriteFile(path, nil, 0o600))
+		}, "missing or empty"},
+		"the database was cut": {func(path string) error { return os.Truncate(path, 16<<10) }, "it was cut"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := store.Config{Dir: t.TempDir()}
+			db := open(t, c)
+			agentOf(t, db, "x")
+			if err := db.Close(); err != nil { // carries the log over
+				t.Fatal(err)
+			}
+			path := filepath.Join(c.Dir, store.FileName)
+			if err := tc.damage(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadDir(c.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Box = box(t)
+			if _, err := store.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("opened with %v, want an error with %q", err, tc.want)
+			}
+			after, err := os.ReadDir(c.Dir)
+			if err != nil || len(after) != len(before) {
+				t.Errorf("files %v became %v, %v", before, after, err)
+			}
+		})
 	}
 }
 

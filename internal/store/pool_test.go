@@ -2,12 +2,17 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"hob"
 	"hob/internal/pgtest"
@@ -45,6 +50,7 @@ func TestPool(t *testing.T) {
 		"FasterTransactionIsSeenTheSecondTime": poolFasterTransactionIsSeenTheSecondTime,
 		"LostAnswerIsReported":                 poolLostAnswerIsReported,
 		"BrokenConnectionIsNobodysFault":       poolBrokenConnectionIsNobodysFault,
+		"NothingWaitsForever":                  poolNothingWaitsForever,
 		"EndedConnectionsAreReplaced":          poolEndedConnectionsAreReplaced,
 	}
 	if testing.Short() {
@@ -79,6 +85,49 @@ func poolBrokenConnectionIsNobodysFault(t *testing.T) {
 		if hob.KindOf(err) != hob.Unavailable {
 			t.Errorf("%s: %v (%s), want an error that asks to try again", name, err, hob.KindOf(err))
 		}
+	}
+}
+
+// poolNothingWaitsForever asks a server that does not answer in time, a pool without a free connection, and an address
+// that takes connections and says nothing.
+func poolNothingWaitsForever(t *testing.T) {
+	s := newPool(t)
+	_, err := one(t.Context(), &tx{q: s.e.reads, bound: 100 * time.Millisecond}, scanText, `SELECT CAST(pg_sleep(20) AS text)`)
+	if hob.KindOf(err) != hob.Unavailable {
+		t.Errorf("a slow statement: %v", err)
+	}
+	db := sql.OpenDB(&connector{cfg: must(pgx.ParseConfig(s.dsn))(t), clock: hob.SystemClock})
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	p := &pool{d: postgresDialect(), db: db, wait: 100 * time.Millisecond}
+	err = p.write(t.Context(), func(context.Context, *tx) error {
+		err := p.write(t.Context(), func(context.Context, *tx) error { return nil })
+		if hob.KindOf(err) != hob.Unavailable {
+			t.Errorf("a write without a connection: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = openPostgres(t.Context(), postgresDialect(), "postgres://u@"+silent.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1, hob.SystemClock)
+	if err == nil {
+		t.Error("a server that says nothing was opened")
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }
 

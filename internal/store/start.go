@@ -79,13 +79,12 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	var at place
 	err = s.write(ctx, "start a run", func(ctx context.Context, t *tx) (err error) {
 		started, newPin = hob.StartedRun{}, false
-		before, err := s.replay(ctx, t, x)
-		if err != nil {
-			return err
-		}
-		if before.run != nil {
-			started = hob.StartedRun{Run: *before.run, Replayed: true}
-			return nil
+		if x.Idempotency != nil {
+			before, found, err := s.earlier(ctx, t, x.Run.Principal, *x.Idempotency)
+			if err != nil || found {
+				started = hob.StartedRun{Run: before, Replayed: found}
+				return err
+			}
 		}
 		session, err := s.enterSession(ctx, t, x)
 		if err != nil {
@@ -97,7 +96,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 		if started.Run, at, err = s.insertRun(ctx, t, x, session); err != nil {
 			return err
 		}
-		return s.keepKey(ctx, t, x, before.gone)
+		return s.keepKey(ctx, t, x)
 	})
 	if err != nil {
 		return hob.StartedRun{}, err
@@ -111,46 +110,45 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 	return started, nil
 }
 
-// earlier is what an idempotency key was used for before.
-type earlier struct {
-	run  *hob.Run // the run it made; nil where there is none any more
-	gone string   // the id of such a run, which was deleted with its session
+// EarlierRun finds the run that an idempotency key made.
+func (s *DB) EarlierRun(ctx context.Context, by hob.Principal, key hob.Idempotency) (hob.Run, bool, error) {
+	if seeded.Bug("drop_dedupe") {
+		return hob.Run{}, false, nil
+	}
+	ctx, t := s.lookUp(ctx)
+	return s.earlier(ctx, t, by, key)
 }
 
-// replay looks for the run that the same idempotency key made.
-func (s *DB) replay(ctx context.Context, t *tx, x start) (earlier, error) {
-	if x.Idempotency == nil {
-		return earlier{}, nil
-	}
+func (s *DB) earlier(ctx context.Context, t *tx, by hob.Principal, key hob.Idempotency) (run hob.Run, found bool, err error) {
 	type kept struct{ digest, run, there string }
 	k, err := one(ctx, t, func(r row) (k kept, err error) { err = r.Scan(&k.digest, &k.run, &k.there); return k, err },
 		`SELECT i.digest, i.run_id, coalesce(r.id, '') FROM idempotency i LEFT JOIN runs r ON r.id = i.run_id
-		WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`, x.Idempotency.Scope, x.Idempotency.Key, x.now)
+		WHERE i.scope = ? AND i.key = ? AND i.expires_at > ?`, key.Scope, key.Key, s.now())
 	switch {
 	case none(err):
-		return earlier{}, nil
+		return run, false, nil
 	case err != nil:
-		return earlier{}, fmt.Errorf("look up an idempotency key: %w", err)
-	case k.there == "":
-		return earlier{gone: k.run}, nil
-	case k.digest != storable(x.Idempotency.Digest):
-		return earlier{}, keyReused()
+		return run, false, fmt.Errorf("look up an idempotency key: %w", err)
+	case k.digest != storable(key.Digest):
+		return run, false, keyReused()
+	case k.there == "": // made again, it would act again
+		return run, false, hob.Errorf(hob.NotFound, "the run that this Idempotency-Key made was deleted with its session; "+
+			"use a new key for a new run").WithCode("run_deleted")
 	}
-	r, err := readRun(ctx, t, x.Run.Principal, hob.ScopeRun, hob.RunID(k.run))
-	return earlier{run: &r.Run}, err
+	x, err := readRun(ctx, t, by, hob.ScopeRun, hob.RunID(k.run))
+	return x.Run, err == nil, err
 }
 
 // keepKey binds the idempotency key to the run. On Postgres another transaction may have taken it in the meantime: then
-// all is done over, and finds its run. Which run is gone was read before, not here: a run that is being made right now
-// looks just as absent to this statement.
-func (s *DB) keepKey(ctx context.Context, t *tx, x start, gone string) error {
+// all is done over, and finds its run.
+func (s *DB) keepKey(ctx context.Context, t *tx, x start) error {
 	if x.Idempotency == nil {
 		return nil
 	}
 	n, err := t.exec(ctx, `INSERT INTO idempotency (scope, key, digest, run_id, expires_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (scope, key) DO UPDATE SET digest = excluded.digest, run_id = excluded.run_id, expires_at = excluded.expires_at
-		WHERE idempotency.expires_at <= ? OR idempotency.run_id = ?`,
-		x.Idempotency.Scope, x.Idempotency.Key, x.Idempotency.Digest, string(x.Run.ID), x.now+x.Idempotency.Keep.Microseconds(), x.now, gone)
+		WHERE idempotency.expires_at <= ?`,
+		x.Idempotency.Scope, x.Idempotency.Key, x.Idempotency.Digest, string(x.Run.ID), x.now+x.Idempotency.Keep.Microseconds(), x.now)
 	if err == nil && n == 0 {
 		return errAgain
 	}

@@ -123,7 +123,7 @@ func (s *DB) Stats() Stats {
 func (s *DB) now() int64 { return s.clock().UnixMicro() }
 
 // read is what reads run on: each statement sees what was committed before it.
-func (s *DB) read() *tx { return &tx{q: s.e.reads} }
+func (s *DB) read() *tx { return &tx{q: s.e.reads, bound: s.e.bound} }
 
 // lookUp is read for what takes no longer than finding a few rows by their keys.
 func (s *DB) lookUp(ctx context.Context) (context.Context, *tx) {

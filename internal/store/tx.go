@@ -6,13 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
 // tx is what statements run on: a transaction, or for reads the pool.
 type tx struct {
 	q     querier
-	wrote bool // a statement changed something
+	wrote bool          // a statement changed something
+	bound time.Duration // of one statement with all its rows; 0 = none but the context's
+}
+
+// bounded gives a statement its time. The returned function ends it, and makes the error of a statement that took longer
+// one that asks to try again.
+func (t *tx) bounded(ctx context.Context) (context.Context, func(error) error) {
+	if t.bound <= 0 {
+		return ctx, func(err error) error { return err }
+	}
+	inner, cancel := context.WithTimeout(ctx, t.bound)
+	return inner, func(err error) error {
+		late := err != nil && inner.Err() != nil && ctx.Err() == nil
+		cancel()
+		if late {
+			return unavailable(err)
+		}
+		return err
+	}
 }
 
 // none says whether one found no row.
@@ -62,8 +81,10 @@ func storable(s string) string {
 type row interface{ Scan(dest ...any) error }
 
 // one reads the first row; see none where there is no row.
-func one[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (T, error) {
+func one[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (_ T, err error) {
 	var zero T
+	ctx, end := t.bounded(ctx)
+	defer func() { err = end(err) }()
 	rows, err := t.query(ctx, query, args...)
 	if err != nil {
 		return zero, err
@@ -90,7 +111,9 @@ func returning[T any](ctx context.Context, t *tx, scan func(row) (T, error), que
 }
 
 // many reads all rows.
-func many[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+func many[T any](ctx context.Context, t *tx, scan func(row) (T, error), query string, args ...any) (_ []T, err error) {
+	ctx, end := t.bounded(ctx)
+	defer func() { err = end(err) }()
 	rows, err := t.query(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ func startCases() map[string]func(*world) {
 		"StartIsRefusedWithoutRight":          startForbidden,
 		"StartWithTheSameKeyGivesTheSameRun":  startReplayed,
 		"StartKeyEndsWithItsTimeAndItsRun":    startKeyEnds,
+		"EarlierRunIsFoundByItsKey":           startEarlier,
+		"ReadersElsewhereAreNoted":            followNoted,
 		"StartThatFailsLeavesNothing":         startAtomic,
 		"StartWithTheSamePinKeepsTheRightOne": startPins,
 	}
@@ -170,10 +172,59 @@ func startKeyEnds(w *world) {
 	again := w.start(idempotent(w.newRun(w.alice, w.agent.ID, "s"), "k", "other", time.Hour))
 	same(w, "the key means the second run now", again.ID, second.ID)
 	w.must(w.s.DeleteSession(w.ctx, w.alice, "", "s"))
-	fresh := w.start(idempotent(w.newRun(w.alice, w.agent.ID, "s"), "k", "third", time.Hour))
-	if fresh.ID == second.ID || fresh.Turn != 1 {
-		w.t.Fatalf("after the run was deleted: run %s, turn %d", fresh.ID, fresh.Turn)
+	// The run is gone, and what it did is done: the same request makes no second one, in the same session or another.
+	for _, session := range []hob.SessionID{"s", "t"} {
+		_, err := w.s.StartRun(w.ctx, idempotent(w.newRun(w.alice, w.agent.ID, session), "k", "other", time.Hour))
+		w.want(hob.NotFound, err)
+		if e, ok := err.(*hob.Error); !ok || e.Code != "run_deleted" { //nolint:errorlint // the contract is the bare type
+			w.t.Fatalf("code of %v", err)
+		}
+		_, err = w.s.Session(w.ctx, w.alice, session)
+		w.want(hob.NotFound, err)
 	}
+	_, err := w.s.StartRun(w.ctx, idempotent(w.newRun(w.alice, w.agent.ID, "s"), "k", "third", time.Hour))
+	w.want(hob.Unprocessable, err)
+}
+
+func startEarlier(w *world) {
+	n := idempotent(w.newRun(w.alice, w.agent.ID, "s"), "k", "d", time.Hour)
+	_, found, err := w.s.EarlierRun(w.ctx, w.alice, *n.Idempotency)
+	w.must(err)
+	same(w, "found before", found, false)
+	first := w.start(n)
+	run, found, err := w.s.EarlierRun(w.ctx, w.alice, *n.Idempotency)
+	w.must(err)
+	same(w, "found", found, true)
+	same(w, "run", run.ID, first.ID)
+	_, _, err = w.s.EarlierRun(w.ctx, w.bob, *n.Idempotency)
+	w.want(hob.NotFound, err)
+	other := *n.Idempotency
+	other.Digest = "another"
+	_, _, err = w.s.EarlierRun(w.ctx, w.alice, other)
+	w.want(hob.Unprocessable, err)
+	w.must(w.s.DeleteAgent(w.ctx, w.service, w.agent.ID))
+	_, found, err = w.s.EarlierRun(w.ctx, w.alice, *n.Idempotency)
+	w.must(err)
+	same(w, "found without its agent", found, true)
+}
+
+func followNoted(w *world) {
+	r := w.begin(w.alice, "s")
+	followed := func(what string, want bool) {
+		w.t.Helper()
+		got, err := w.s.Followed(w.ctx, r.ID)
+		w.must(err)
+		same(w, what, got, want)
+	}
+	followed("followed", false)
+	w.must(w.s.Follow(w.ctx, r.ID, time.Hour))
+	followed("followed after it was noted", true)
+	w.must(w.s.Commit(w.ctx, step(r, event(2, hob.EventChunk, "x"))))
+	followed("followed behind a commit", true)
+	w.must(w.s.Follow(w.ctx, r.ID, time.Millisecond))
+	time.Sleep(5 * time.Millisecond)
+	followed("followed after its time", false)
+	w.must(w.s.Follow(w.ctx, "run_unknown", time.Hour))
 }
 
 func startAtomic(w *world) {
