@@ -278,12 +278,10 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"provider":"openai","api_key":"sk-0123456789"}`
 	case providerKeysInput:
 		text = `{"openai":"sk-0123456789","anthropic":null}`
-	case releaseInput:
-		text = `{"all":true}`
 	case profileInput:
 		text = `{"endpoint":"https://models.example.com/v1","model":"llama3","facts":{"window":8192}}`
 	case releaseInput:
-		text = `{"run_ids":[]}`
+		text = `{"all":true}`
 	}
 	return json.RawMessage(text)
 }
