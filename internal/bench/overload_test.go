@@ -14,7 +14,10 @@ import (
 func TestArrivals_TellApartWhatBecameOfThem(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
-	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the first on a connection
+			return
+		}
 		switch asked.Add(1) % 5 {
 		case 0, 1:
 			fmt.Fprint(w, "data: {\"event\":\"complete\",\"status\":\"completed\"}\n\n")
@@ -54,7 +57,10 @@ func TestArrivals_TellApartWhatBecameOfThem(t *testing.T) {
 func TestArrivals_WhatFindsNoConnectionIsNotMade(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			return
+		}
 		<-release
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "{}", http.StatusServiceUnavailable)
