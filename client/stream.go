@@ -171,7 +171,7 @@ func (f *follower) found() {
 // scattered, so that the readers of a server that is back do not all come at once; none is shorter than the server asks.
 // The last try is made when the patience ends.
 func (f *follower) pause(err error, patience time.Duration) (time.Duration, bool) {
-	now := time.Now()
+	now := time.Now() //nolint:forbidigo // a bound in real time
 	if f.lost.IsZero() {
 		f.lost = now
 	}

@@ -117,12 +117,11 @@ func (h *harness) again(name string) string {
 // folderSize is what lies below a folder, for people.
 func folderSize(path string) string {
 	var n int64
-	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error { // what cannot be read is not counted
-		if err != nil || d.IsDir() {
-			return nil
-		}
-		if info, err := d.Info(); err == nil {
-			n += info.Size()
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() { // what cannot be read is not counted
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
 		}
 		return nil
 	})

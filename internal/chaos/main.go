@@ -221,9 +221,9 @@ type tally struct {
 func (t *tally) add(verdicts []verdict, err error) (failed bool) {
 	for _, v := range verdicts {
 		failed = failed || v.broken()
-		switch {
-		case v.kind == plain:
-		case v.kind == promise:
+		switch v.kind {
+		case plain:
+		case promise:
 			t.promises++
 			t.violated += oneIf(v.broken())
 		default:
