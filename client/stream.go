@@ -32,14 +32,18 @@ var (
 )
 
 // RunStream runs an agent and gives the run's events as they come, the last one complete. A stream that breaks after
-// its first event goes on where it was, as with Events. One that breaks before may have started a run: the same request
-// with the same IdempotencyKey finds it. Breaking off the range closes the connection; the server then cancels the run
+// its first event goes on where it was, as with Events. One that breaks before may have started a run: with an
+// IdempotencyKey the request is sent again for as long as Patience says, also where the server refused it for now, and
+// finds that run; without one the break is the error. Breaking off the range closes the connection; the server then cancels the run
 // after its grace period unless on_disconnect says otherwise. An error is the last element.
 func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest) iter.Seq2[hob.Event, error] {
 	return func(yield func(hob.Event, error) bool) {
 		r := request{method: http.MethodPost, path: path("api", "agents", string(agent), "run", "stream"), header: idempotent(in.IdempotencyKey), body: in}
 		f := follower{yield: yield}
 		err := c.stream(ctx, r, &f)
+		for err != nil && in.IdempotencyKey != "" && f.last == 0 && c.again(ctx, &f, err) {
+			err = c.stream(ctx, r, &f)
+		}
 		if f.over {
 			return
 		}
@@ -50,6 +54,21 @@ func (c *Client) RunStream(ctx context.Context, agent hob.AgentID, in RunRequest
 			yield(hob.Event{}, err)
 		}
 	}
+}
+
+// again pauses before a start with a key is sent once more, false where it is not.
+func (c *Client) again(ctx context.Context, f *follower, err error) bool {
+	if ctx.Err() != nil || !passing(err) || hob.KindOf(err) == hob.Internal && isTyped(err) {
+		return false
+	}
+	d, ok := f.pause(err, c.patience())
+	return ok && pause(ctx, d) == nil
+}
+
+// isTyped says whether err is the server's own word.
+func isTyped(err error) bool {
+	var e *hob.Error
+	return errors.As(err, &e)
 }
 
 // Events gives a run's events behind a position, from its log and then as they come, the last one complete. A broken

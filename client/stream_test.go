@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -130,6 +131,36 @@ func TestRunStream_ABreakBeforeTheFirstEventIsAnError(t *testing.T) {
 	}
 	if errs != 1 || n.Load() != 1 {
 		t.Errorf("%d errors, %d requests: a run may have started, so it is not started again", errs, n.Load())
+	}
+}
+
+func TestRunStream_WithAKeyABreakBeforeTheFirstEventStartsOnce(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	see := func(r *http.Request) { keys = append(keys, r.Method+" "+r.Header.Get("Idempotency-Key")) }
+	c, _ := script(t,
+		frames(1, 0, 9, true, see), // the answer is lost
+		refuse(503, "0"),
+		frames(1, 3, 3, false, see),
+	)
+	var got []int64
+	for e, err := range c.RunStream(t.Context(), "a", client.RunRequest{Message: "hi", IdempotencyKey: "k"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.Seq)
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3}, got); diff != "" || !slices.Equal(keys, []string{"POST k", "POST k"}) {
+		t.Errorf("requests %v, events (-want +got):\n%s", keys, diff)
+	}
+	for status, kind := range map[int]hob.Kind{422: hob.Unprocessable, 500: hob.Internal} {
+		c, n := script(t, refuse(status, ""))
+		for _, err := range c.RunStream(t.Context(), "a", client.RunRequest{Message: "hi", IdempotencyKey: "k"}) {
+			wantKind(t, err, kind)
+		}
+		if n.Load() != 1 {
+			t.Errorf("%d: %d requests", status, n.Load())
+		}
 	}
 }
 
