@@ -20,26 +20,15 @@ func acknowledged(ctx context.Context, h *harness) ([]verdict, error) {
 	if err := canTrace(ctx); err != nil {
 		return notRun(err)
 	}
-	w, err := newWorld(ctx, h, pace{word: time.Millisecond, tool: time.Millisecond})
+	trace := h.folder + "/ack.trace"
+	w, s, agent, err := solo(ctx, h, setting{name: "ack", wrap: []string{
+		"strace", "-f", "--seccomp-bpf", "-yy", "-s", "262144", "-o", trace, "-e", "trace=fsync,fdatasync,pwrite64,write,writev,sendto,sendmsg",
+	}}, pace{word: time.Millisecond, tool: time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	trace := h.folder + "/ack.trace"
-	s, err := newServer(ctx, h, setting{name: "ack", pipe: w.addr, wrap: []string{
-		"strace", "-f", "--seccomp-bpf", "-yy", "-s", "262144", "-o", trace, "-e", "trace=fsync,fdatasync,pwrite64,write,writev,sendto,sendmsg",
-	}})
-	if err != nil {
-		return nil, err
-	}
 	defer s.kill()
-	if _, err := s.serve(ctx); err != nil {
-		return nil, err
-	}
-	agent, err := prepareAgent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	runs := amount(h, 20, 100)
 	st := newStorm(w, agent, habits{clients: 1, messages: runs, turns: 3, syncs: 0.3, cutWithin: 1, words: 3, addr: one(s)})
 	st.begin(ctx)

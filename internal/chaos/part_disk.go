@@ -33,23 +33,12 @@ func diskPart(ctx context.Context, h *harness) ([]verdict, error) {
 	if err := canTrace(ctx); err != nil {
 		return notRun(err)
 	}
-	w, err := newWorld(ctx, h, pace{word: 5 * time.Millisecond, tool: 60 * time.Millisecond})
+	w, s, agent, err := solo(ctx, h, setting{name: "disk"}, pace{word: 5 * time.Millisecond, tool: 60 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	s, err := newServer(ctx, h, setting{name: "disk", pipe: w.addr})
-	if err != nil {
-		return nil, err
-	}
 	defer s.kill()
-	if _, err := s.serve(ctx); err != nil {
-		return nil, err
-	}
-	agent, err := prepareAgent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	st := newStorm(w, agent, habits{clients: 8, readers: 1, turns: 3, cut: 0.05, cutWithin: 4000, syncs: 0.2, steps: 3, words: 40, addr: one(s)})
 	st.begin(ctx)
 	var d disk

@@ -19,23 +19,12 @@ type killPlan struct {
 // up what the last kill left behind.
 func killed(ctx context.Context, h *harness) ([]verdict, error) {
 	p := amount(h, killPlan{kills: 20, accepted: 100, most: 60 * time.Second}, killPlan{kills: 300, accepted: 5000, most: 40 * time.Minute})
-	w, err := newWorld(ctx, h, pace{word: 3 * time.Millisecond, tool: 60 * time.Millisecond})
+	w, s, agent, err := solo(ctx, h, setting{name: "kill"}, pace{word: 3 * time.Millisecond, tool: 60 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	s, err := newServer(ctx, h, setting{name: "kill", pipe: w.addr})
-	if err != nil {
-		return nil, err
-	}
 	defer s.kill()
-	if _, err := s.serve(ctx); err != nil {
-		return nil, err
-	}
-	agent, err := prepareAgent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	st := newStorm(w, agent, habits{
 		clients: amount(h, 12, 40), readers: 1, turns: 4, cut: 0.2, cutWithin: 4000, syncs: 0.15, cancel: 0.05, steps: 4, words: 30,
 		addr: one(s),

@@ -17,23 +17,12 @@ const (
 // stopped ends the server by SIGTERM in the midst of runs, again and again. What does not finish in its short drain time
 // goes on at the next start.
 func stopped(ctx context.Context, h *harness) ([]verdict, error) {
-	w, err := newWorld(ctx, h, pace{word: 10 * time.Millisecond, tool: 150 * time.Millisecond})
+	w, s, agent, err := solo(ctx, h, setting{name: "stop", env: []string{"HOB_DRAIN=" + stopDrain.String()}}, pace{word: 10 * time.Millisecond, tool: 150 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	s, err := newServer(ctx, h, setting{name: "stop", pipe: w.addr, env: []string{"HOB_DRAIN=" + stopDrain.String()}})
-	if err != nil {
-		return nil, err
-	}
 	defer s.kill()
-	if _, err := s.serve(ctx); err != nil {
-		return nil, err
-	}
-	agent, err := prepareAgent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	st := newStorm(w, agent, habits{clients: 10, readers: 1, turns: 3, cut: 0.1, cutWithin: 4000, syncs: 0.15, cancel: 0.03, steps: 4, words: 80, addr: one(s)})
 	st.begin(ctx)
 	luck := h.chance("stops")

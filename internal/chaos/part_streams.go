@@ -12,23 +12,12 @@ const resumeTime = 250 * time.Millisecond
 
 // streams cuts the connections of several readers of each run at any byte, and lets them go on where they were.
 func streams(ctx context.Context, h *harness) ([]verdict, error) {
-	w, err := newWorld(ctx, h, pace{word: 8 * time.Millisecond, tool: 20 * time.Millisecond})
+	w, s, agent, err := solo(ctx, h, setting{name: "streams"}, pace{word: 8 * time.Millisecond, tool: 20 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	s, err := newServer(ctx, h, setting{name: "streams", pipe: w.addr})
-	if err != nil {
-		return nil, err
-	}
 	defer s.kill()
-	if _, err := s.serve(ctx); err != nil {
-		return nil, err
-	}
-	agent, err := prepareAgent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
 	st := newStorm(w, agent, habits{clients: 8, readers: 4, turns: 3, cut: 0.95, cutWithin: 6000, steps: 2, words: 200, addr: one(s)})
 	want := amount(h, 500, 5000)
 	until := time.Now().Add(amount(h, 40*time.Second, 15*time.Minute))

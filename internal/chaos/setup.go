@@ -11,6 +11,30 @@ import (
 	"hob"
 )
 
+// solo starts a world and one server on SQLite whose pipe is the world, and makes the agent. On an error nothing is left.
+func solo(ctx context.Context, h *harness, set setting, p pace) (*world, *server, hob.AgentID, error) {
+	w, err := newWorld(ctx, h, p)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	set.pipe = w.addr
+	s, err := newServer(ctx, h, set)
+	if err != nil {
+		w.close()
+		return nil, nil, "", err
+	}
+	var agent hob.AgentID
+	if _, err = s.serve(ctx); err == nil {
+		agent, err = prepareAgent(ctx, s)
+	}
+	if err != nil {
+		s.kill()
+		w.close()
+		return nil, nil, "", err
+	}
+	return w, s, agent, nil
+}
+
 // prepareAgent makes an agent with the three tools, once a server is ready.
 func prepareAgent(ctx context.Context, s *server) (hob.AgentID, error) {
 	api := newAPI()

@@ -219,7 +219,7 @@ func (g *admission) roll(now time.Time) {
 		return
 	}
 	for ws, t := range g.tenants {
-		if t.runs == 0 && now.Sub(t.asked) >= askedFor {
+		if t.runs == 0 && t.starts == 0 && now.Sub(t.asked) >= askedFor {
 			delete(g.tenants, ws)
 		}
 	}

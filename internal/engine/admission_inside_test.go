@@ -180,6 +180,24 @@ func TestAdmission_StartsAreBoundedAndShared(t *testing.T) {
 	}
 }
 
+// TestAdmission_ALongStartThatFailsLeavesNoPlaceOver gives the run's place back before the start, as a failing start does.
+func TestAdmission_ALongStartThatFailsLeavesNoPlaceOver(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, 4)
+	if code := h.begin("a"); code != "" {
+		t.Fatal(code)
+	}
+	h.leave("a")
+	h.now = h.now.Add(2 * askedFor)
+	if code := h.ask("b"); code != "" { // looks who wants nothing any more
+		t.Fatal(code)
+	}
+	h.begun("a")
+	if a := h.tenants["a"]; a == nil || a.starts != 0 || h.starts != 0 {
+		t.Errorf("%+v with %d starts in all", a, h.starts)
+	}
+}
+
 func TestAdmission_ClosedTakesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHall(t, 10)
