@@ -2,9 +2,12 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http/httptrace"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -25,15 +28,63 @@ type hop struct {
 	publicPort bool
 	// started and connected count the dials for this hop.
 	started, connected atomic.Int32
+
+	by     time.Time                // when it must have begun; zero = no bound
+	begun  atomic.Bool              // its body is on its way
+	missed atomic.Bool              // it was given up before it was sent
+	conn   atomic.Pointer[net.Conn] // whose writes by bounds
 }
 
 // connecting tells that a connection was still missing: the exchange never
 // reached its destination.
 func (h *hop) connecting() bool { return h.started.Load() > h.connected.Load() }
 
-type hopKey struct{}
+// watch is the context of a hop's request, which lets no byte of it leave after
+// its time to begin. The transport sends the headers before it reads the body,
+// so a connection that is this request's alone gets the bound itself; one that
+// is shared looks at the context before it sends headers.
+func (h *hop) watch(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, hopKey{}, h)
+	if h.by.IsZero() {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) {
+			if c, ok := got.Conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+				if h.over() {
+					h.missed.Store(true)
+					cancel()
+				}
+				return
+			}
+			_ = got.Conn.SetWriteDeadline(h.by)
+			h.conn.Store(&got.Conn)
+		},
+	})
+}
 
-func withHop(ctx context.Context, h *hop) context.Context { return context.WithValue(ctx, hopKey{}, h) }
+// begin notes that the request is on its way: nothing bounds the rest of it.
+func (h *hop) begin() {
+	h.begun.Store(true)
+	if conn := h.conn.Swap(nil); conn != nil {
+		_ = (*conn).SetWriteDeadline(time.Time{})
+	}
+}
+
+// over tells that the time to begin is over.
+func (h *hop) over() bool {
+	return !h.by.IsZero() && time.Now().After(h.by) //nolint:forbidigo // a bound in real time
+}
+
+// late tells that nothing was sent because the time to begin was over.
+func (h *hop) late(err error) bool {
+	return h.missed.Load() || !h.begun.Load() && errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func tooLate() *Error { return fail(Late, "the request was not sent: the time to begin it was over") }
+
+type hopKey struct{}
 
 // dialTool is the DialContext of the pools.
 func (g *Guard) dialTool(ctx context.Context, _, address string) (net.Conn, error) {

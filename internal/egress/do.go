@@ -53,8 +53,8 @@ type Request struct {
 	// when a kept connection broke under it, as requests are that have no
 	// effect or carry an idempotency key.
 	Once bool
-	// BeginBy is the time after which no byte of the request may be sent any
-	// more, looked at when the first one is. Zero means no bound.
+	// BeginBy is the time after which a request must not be begun any more: if
+	// its first byte has not left by then, none does. Zero means no bound.
 	BeginBy time.Time
 }
 
@@ -115,7 +115,7 @@ func (g *Guard) exchange(ctx context.Context, transport *http.Transport, r *Requ
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &hop{pool: r.Pool, publicPort: explicit || isWebPort(t.port)}
+	h := &hop{pool: r.Pool, publicPort: explicit || isWebPort(t.port), by: r.BeginBy}
 	rule := RuleAllowedHosts
 	if admitted {
 		rule = g.prejudge(t, policy{host: t.host, publicPort: h.publicPort})
@@ -128,11 +128,14 @@ func (g *Guard) exchange(ctx context.Context, transport *http.Transport, r *Requ
 		return nil, nil, err
 	}
 	defer g.slots.give(t.host, held)
-	if !r.BeginBy.IsZero() && time.Now().After(r.BeginBy) { //nolint:forbidigo // a bound in real time
-		return nil, nil, late()
+	if h.over() {
+		return nil, nil, tooLate()
 	}
-	res, err := transport.RoundTrip(r.build(withHop(ctx, h), t))
+	res, err := transport.RoundTrip(r.build(h.watch(ctx), h, t))
 	if err != nil {
+		if h.late(err) {
+			return nil, nil, tooLate()
+		}
 		return nil, nil, classify(ctx, err, h.connecting(), r.Timeout)
 	}
 	defer res.Body.Close()
@@ -154,7 +157,7 @@ func (g *Guard) exchange(ctx context.Context, transport *http.Transport, r *Requ
 }
 
 // build makes the request for one target.
-func (r *Request) build(ctx context.Context, t *target) *http.Request {
+func (r *Request) build(ctx context.Context, h *hop, t *target) *http.Request {
 	req := (&http.Request{
 		Method: r.Method, URL: t.url, Host: t.url.Host, Header: r.Header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -176,7 +179,7 @@ func (r *Request) build(ctx context.Context, t *target) *http.Request {
 	}
 	body := r.Body
 	fresh := func() (io.ReadCloser, error) {
-		return &outbound{Reader: bytes.NewReader(body), by: r.BeginBy}, nil
+		return &outbound{Reader: bytes.NewReader(body), hop: h}, nil
 	}
 	req.Body, _ = fresh()
 	if !r.Once { // a body that cannot be had again keeps the transport from repeating a request
@@ -187,20 +190,16 @@ func (r *Request) build(ctx context.Context, t *target) *http.Request {
 
 const keyHeader = "Idempotency-Key"
 
-// outbound is a request's body. It is read when the connection is there, before the first byte leaves.
+// outbound is a request's body. It is read when the headers have left.
 type outbound struct {
 	*bytes.Reader
-	by    time.Time
-	begun bool
+	hop *hop
 }
 
-func late() *Error { return fail(Late, "the request was not sent: the time to begin it was over") }
-
 func (o *outbound) Read(p []byte) (int, error) {
-	if !o.begun && !o.by.IsZero() && time.Now().After(o.by) { //nolint:forbidigo // a bound in real time
-		return 0, late()
+	if o.Size() > 0 { // an empty one is looked into before the headers leave
+		o.hop.begin()
 	}
-	o.begun = true
 	return o.Reader.Read(p)
 }
 

@@ -1,6 +1,8 @@
 package egress_test
 
 import (
+	"crypto/tls"
+	"io"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -47,6 +49,7 @@ func TestDo_ARequestThatMayArriveOnceIsNotSentAgain(t *testing.T) {
 			if _, err := w.Do(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
+			time.Sleep(50 * time.Millisecond) // the connection of the first is kept by then: on a new one nothing is repeated
 			res, err := w.Do(t.Context(), r)
 			if kindOf(t, err) != egress.BadResponse {
 				t.Errorf("the broken exchange gave %+v, %v", res, err)
@@ -83,29 +86,63 @@ func TestDo_OnceChangesNothingOfTheRequest(t *testing.T) {
 func TestDo_NothingIsSentAfterTheTimeToBegin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name string
-		by   time.Duration
-		wait time.Duration // that connecting takes
+		name   string
+		by     time.Duration
+		wait   time.Duration // that connecting takes
+		method string
+		body   string
+		once   bool
+		tls    bool // with HTTP/2
+		acts   int64
 	}{
-		{"before it connects", -time.Second, 0},
-		{"while it connects", 50 * time.Millisecond, 200 * time.Millisecond},
+		{name: "over before it connects", by: -time.Second, method: http.MethodPost, body: "{}"},
+		{name: "over while it connects", by: 50 * time.Millisecond, wait: 200 * time.Millisecond, method: http.MethodPost, body: "{}"},
+		{name: "over, once", by: 50 * time.Millisecond, wait: 200 * time.Millisecond, method: http.MethodPost, body: "{}", once: true},
+		{name: "over, no body", by: 50 * time.Millisecond, wait: 200 * time.Millisecond, method: http.MethodGet},
+		{name: "over, no body, once", by: 50 * time.Millisecond, wait: 200 * time.Millisecond, method: http.MethodDelete, once: true},
+		{name: "over, HTTP/2", by: 50 * time.Millisecond, wait: 200 * time.Millisecond, method: http.MethodPost, body: "{}", tls: true},
+		{name: "in time", by: 10 * time.Second, method: http.MethodPost, body: "{}", once: true, acts: 2},
+		{name: "in time, no body", by: 10 * time.Second, method: http.MethodGet, acts: 2},
+		{name: "in time, HTTP/2", by: 10 * time.Second, method: http.MethodPost, body: "{}", tls: true, acts: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var acts atomic.Int64
-			slow := names{"slow.example": {{pub4}}}
-			to := serve(t, func(http.ResponseWriter, *http.Request) { acts.Add(1) })
-			w := newWorld(t, egress.Config{}, slow, to)
+			w, scheme := newWorldTLS(t, func(http.ResponseWriter, *http.Request) { acts.Add(1) }, c.tls, tls.VersionTLS13)
+			to := w.target(t)
 			w.MapDial(func(netip.AddrPort) (netip.AddrPort, bool) {
 				time.Sleep(c.wait)
 				return to, true
 			})
-			_, err := w.Do(t.Context(), egress.Request{
-				Method: http.MethodPost, URL: "http://slow.example/", Body: []byte("{}"), BeginBy: time.Now().Add(c.by),
-			})
-			if kindOf(t, err) != egress.Late || acts.Load() != 0 {
-				t.Errorf("the server acted %d times; %v", acts.Load(), err)
+			for range max(1, c.acts) { // the second on the connection of the first
+				_, err := w.Do(t.Context(), egress.Request{
+					Method: c.method, URL: scheme + "://example.com/", Body: []byte(c.body), Once: c.once, BeginBy: time.Now().Add(c.by),
+				})
+				if kind := kindOf(t, err); c.acts == 0 && kind != egress.Late || c.acts > 0 && err != nil {
+					t.Errorf("the exchange gave %q: %v", kind, err)
+				}
+			}
+			time.Sleep(50 * time.Millisecond) // a server that got anything has acted by then
+			if got := acts.Load(); got != c.acts {
+				t.Errorf("the server acted %d times, want %d", got, c.acts)
 			}
 		})
+	}
+}
+
+func TestDo_ARequestThatHasBegunIsSentToItsEnd(t *testing.T) {
+	t.Parallel()
+	var got atomic.Int64
+	w := newWorld(t, egress.Config{}, sites(), serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		time.Sleep(300 * time.Millisecond) // longer than the time to begin; the body is more than the sockets hold
+		n, _ := io.Copy(io.Discard, r.Body)
+		got.Store(n)
+	}))
+	body := make([]byte, 32<<20)
+	_, err := w.Do(t.Context(), egress.Request{
+		Method: http.MethodPost, URL: "http://a.example/", Once: true, Body: body, BeginBy: time.Now().Add(150 * time.Millisecond),
+	})
+	if err != nil || got.Load() != int64(len(body)) {
+		t.Errorf("%d of %d bytes arrived: %v", got.Load(), len(body), err)
 	}
 }

@@ -56,7 +56,7 @@ func (u *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	h := &hop{pool: u.pool, publicPort: isWebPort(u.base.port)}
-	res, err := transport.RoundTrip(req.WithContext(withHop(req.Context(), h)))
+	res, err := transport.RoundTrip(req.WithContext(h.watch(req.Context())))
 	var own *Error
 	if errors.As(err, &own) && own.Kind == Refused && !u.base.addr.IsValid() {
 		return nil, &Error{Kind: Unreachable, Message: own.Message, Refusal: own.Refusal, cause: own}
