@@ -23,6 +23,7 @@ type Agent struct {
 	Model        string          `json:"model"`
 	SystemPrompt *string         `json:"system_prompt"`
 	Settings     json.RawMessage `json:"settings"` // an object as the client sent it; read by ParseSettings
+	ToolIDs      *[]string       `json:"tool_ids"` // ids of custom tools and names of builtins that alone are offered; nil: the assignments decide
 	CreatedAt    Time            `json:"created_at"`
 	UpdatedAt    Time            `json:"updated_at"`
 }
@@ -41,6 +42,7 @@ type AgentPatch struct {
 	Model        *string
 	SystemPrompt **string
 	Settings     json.RawMessage
+	ToolIDs      **[]string
 }
 
 // ReasoningEffort is how much a model should think; "" leaves it to the provider.

@@ -73,6 +73,7 @@ const (
 	ToolObject    ObjectKind = "tool"    //
 	SessionObject ObjectKind = "session" // with its runs, messages, events
 	KeyObject     ObjectKind = "key"     //
+	BucketObject  ObjectKind = "bucket"  // with its files
 )
 
 // Object is what an action is about.
@@ -112,6 +113,10 @@ func visible(p Principal, o Object) bool {
 		return p.SeesAll() || (o.Owner != "" && o.Owner == p.Owner())
 	case KeyObject:
 		return p.Has(ScopeAdmin)
+	case BucketObject: // public buckets and signed links are read without a principal
+		if p.Kind == UserPrincipal || p.Agent != "" {
+			return false
+		}
 	case AgentObject, ToolObject:
 	}
 	return p.Has(ScopeRead) || p.Has(ScopeRun) || p.Has(ScopeConfigure)
@@ -120,7 +125,7 @@ func visible(p Principal, o Object) bool {
 // Absent is the error for an object that is not there or not the caller's to see: the same text for both.
 func Absent(k ObjectKind) *Error {
 	name := map[ObjectKind]string{
-		AgentObject: "Agent", ToolObject: "Tool", SessionObject: "Session", KeyObject: "Key",
+		AgentObject: "Agent", ToolObject: "Tool", SessionObject: "Session", KeyObject: "Key", BucketObject: "Bucket",
 	}[k]
 	return Errorf(NotFound, "%s not found", name).WithCode(string(k) + "_not_found")
 }

@@ -23,6 +23,7 @@ type Model struct {
 	Light    string // a model string: a lightweight model of the same provider, for summaries; "" = the model itself
 	Price    *Price // nil where it is not known
 	Effort   bool   // reasoning_effort is passed on to the model
+	Search   bool   // its provider can search the web by itself
 	// Count counts a text's tokens exactly as the model does. It is nil where the model's tokenizer is not known.
 	Count func(text string) int
 }
@@ -77,6 +78,19 @@ type Delta struct {
 	Finish    string          // set on the last delta only
 	Usage     *Usage          // on the last delta, where the provider told
 	Model     string          // on the last delta: the model that answered, where the provider told
+	Searches  []WebSearch     // what the provider searched the web for by itself, as it comes
+}
+
+// WebSearch is one search that a provider made by itself while it answered.
+type WebSearch struct {
+	Query   string      `json:"query,omitempty"` // "" where the provider does not tell
+	Results []WebResult `json:"results"`
+}
+
+// WebResult is a page that a search found.
+type WebResult struct {
+	Title string `json:"title,omitempty"`
+	URL   string `json:"url"`
 }
 
 // ModelCall is a tool call as the model wrote it.

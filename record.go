@@ -35,6 +35,7 @@ type RunRecord struct {
 	OutputMessages            []Message         `json:"output_messages"`
 	Content                   string            `json:"content"`
 	Usage                     Usage             `json:"usage"`
+	Actions                   map[string]int64  `json:"actions"` // of the usage ledger, model calls and their own run included
 	RetrievedContext          []json.RawMessage `json:"retrieved_context" jsonschema:"not available yet: always empty"`
 	Steps                     int               `json:"steps"`
 	Attempt                   int               `json:"attempt"`

@@ -74,8 +74,23 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 	Config      ToolConfig      `json:"config"`
 	IsActive    bool            `json:"is_active"`
+	Version     int64           `json:"version"` // 1 when it was made, and one more with every change
 	CreatedAt   Time            `json:"created_at"`
 	UpdatedAt   Time            `json:"updated_at"`
+}
+
+// ToolVersion is a tool as it was after a change.
+type ToolVersion struct {
+	Tool
+	By string `json:"changed_by"` // as Principal.String
+}
+
+// BuiltinChange is what a workspace changed of a builtin tool. The zero value is not the default: IsActive is true where
+// nothing was changed.
+type BuiltinChange struct {
+	IsActive bool            `json:"is_active"`
+	Suffix   string          `json:"description_suffix,omitempty"` // put behind the builtin's description
+	Config   json.RawMessage `json:"config,omitempty"`             // an object laid under every assignment's ConfigOverride
 }
 
 // ToolConfig is how an HTTP tool is called.
@@ -85,6 +100,7 @@ type ToolConfig struct {
 	Headers        map[string]Secret `json:"headers,omitempty"`
 	TimeoutSeconds float64           `json:"timeout_seconds,omitempty"` // 30 where 0
 	Recovery       Recovery          `json:"recovery,omitempty"`        // once where empty
+	Effect         Effect            `json:"effect,omitempty"`          // external where empty
 }
 
 // Assignment gives one tool to one agent.
@@ -99,17 +115,25 @@ type Assignment struct {
 	CreatedAt      Time            `json:"-"`
 }
 
-// AssignedTool is an assignment with the custom tool's row it names; Tool is nil for builtins.
+// AssignedTool is a tool that an agent was given: an assignment, or an entry of the agent's tool_ids, which then has no
+// assignment's id. Tool is the custom tool's row, nil for builtins and for a row that is gone.
 type AssignedTool struct {
 	Assignment
-	Tool *Tool
+	Tool    *Tool
+	Builtin *BuiltinChange // nil where the workspace changed nothing
 }
 
-// Grant is what a run may use: the agent's assignments at the moment the run starts.
+// Off says whether the tool is switched off.
+func (a *AssignedTool) Off() bool {
+	return a.Tool != nil && !a.Tool.IsActive || a.Builtin != nil && !a.Builtin.IsActive
+}
+
+// Grant is what a run may use: the agent's tools at the moment the run starts.
 type Grant struct {
 	Principal Principal
 	Agent     Agent
 	Assigned  []AssignedTool
+	WebSearch bool // the run's model can search the web by its provider
 }
 
 // ToolSpec describes a tool of a run: what the model is told and what the gate needs to know. It is frozen when the run
@@ -128,6 +152,7 @@ type ToolSpec struct {
 	Pinned     PinnedArgs      `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
 	FullSchema json.RawMessage `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
 	Timeout    time.Duration   `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
+	Native     bool            `json:"native,omitempty"`      // the model's provider carries it out by itself: it is asked for, but offered as no function
 }
 
 // PinnedArgs are arguments that an assignment fixes.
@@ -157,12 +182,22 @@ type Result struct {
 	IsError bool
 	// Unknown: the call may or may not have happened: the server died while it was under way, or its answer was lost.
 	Unknown bool
+	Action  string       // of the usage ledger; ActionToolCall where ""
+	Free    bool         // not counted in the ledger: the platform, not the caller, is why nothing came of it
+	Used    []UsageEntry // model calls that the tool made
 }
 
 // ToolRunner is a tool that can be called. An error of Call becomes a result the model reads; it never ends the run.
 type ToolRunner interface {
 	Spec() ToolSpec
 	Call(ctx context.Context, c Call) (Result, error)
+}
+
+// Previewer is a ToolRunner that can say what a call would change without changing it, for whoever decides about it.
+type Previewer interface {
+	ToolRunner
+	// Preview gives a JSON object. The error is as of Call.
+	Preview(ctx context.Context, c Call) (json.RawMessage, error)
 }
 
 // Toolset finds the tools of a grant. Warnings name assigned tools that cannot be used now, and why.

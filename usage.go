@@ -87,13 +87,20 @@ func (p Price) Cost(u Usage) Money {
 const (
 	ComponentRun        = "run"
 	ComponentCompaction = "compaction"
+	ComponentVision     = "vision" // descriptions of images for tools
 )
 
 // The actions of the ledger. Model calls carry tokens; the others are counted.
 const (
 	ActionModelCall = "llm_call"
 	ActionRun       = "agent_run"       // a completed run
-	ActionToolCall  = "agent_tool_call" // a tool call that was carried out
+	ActionToolCall  = "agent_tool_call" // a tool call that was carried out and has no action of its own
+
+	ActionCodeExecute            = "agent_tool_code_execute"
+	ActionWebSearch              = "web_search"
+	ActionWebSearchDeep          = "web_search_deep"
+	ActionWebSearchDeepReasoning = "web_search_deep_reasoning"
+	ActionWebScrape              = "web_scrape"
 )
 
 // UsageEntry is a line of the usage ledger, which outlives the run it tells of.

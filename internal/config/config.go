@@ -64,6 +64,16 @@ const (
 	LogJSON LogFormat = "json"
 )
 
+// SandboxMode says how code of agents is run on this machine.
+type SandboxMode string
+
+// The modes. Auto runs it behind all walls or not at all, Weak also where some of them cannot be had.
+const (
+	SandboxAuto SandboxMode = "auto"
+	SandboxOff  SandboxMode = "off"
+	SandboxWeak SandboxMode = "weak"
+)
+
 // Config is a server's configuration, complete and checked.
 type Config struct {
 	Addr            string // host:port to listen on, and where the CLI finds the server
@@ -75,6 +85,16 @@ type Config struct {
 	JWTSecret  hob.Secret // end users' tokens; "" = none are accepted
 	SealKey    hob.Secret // "" = the key file in the data folder
 	Key        hob.Secret // what the CLI sends
+
+	// AllowPowerfulRole lets agents query although their database login can do more than it should.
+	AllowPowerfulRole bool
+
+	PublicURL string // under which the server is reached from outside; "" = where it listens
+	// Storage is where files lie: "" = a folder in the data folder, else s3://bucket/prefix?endpoint=…&region=….
+	Storage          string
+	StorageAccessKey hob.Secret
+	StorageSecretKey hob.Secret
+	Sandbox          SandboxMode
 
 	EgressAllow string // comma list of host:port or CIDR:port, read and checked by package egress
 	CORSOrigins []string

@@ -61,6 +61,26 @@ func serverOptions() []option {
 			set: func(c *Config, v string) error { return setPostgres(&c.ProjectDatabase, v) },
 		},
 		{
+			flag: "allow-powerful-role", env: "HOB_ALLOW_POWERFUL_ROLE", def: "off", group: groupServer, example: "off",
+			help: "on keeps the database tools although the agents' Postgres login, or its maker's, can do more than it should; hob doctor names what",
+			set:  func(c *Config, v string) error { return setSwitch(&c.AllowPowerfulRole, v) },
+		},
+		{
+			flag: "public-url", env: "HOB_PUBLIC_URL", group: groupServer, example: "https://hob.example.com",
+			help: "address under which the server is reached from outside, for signed links to files; empty: the address it listens on",
+			set:  func(c *Config, v string) error { return setURL(&c.PublicURL, v) },
+		},
+		{
+			flag: "storage", env: "HOB_STORAGE_URL", group: groupServer, example: "s3://hob-files/eu?endpoint=https://s3.example.com&region=eu-central-1",
+			help: "where files lie; empty: the folder files in the data folder; else an S3-compatible bucket, which all servers of one database share",
+			set:  func(c *Config, v string) error { return setStorage(&c.Storage, v) },
+		},
+		{
+			flag: "sandbox", env: "HOB_SANDBOX", def: "auto", group: groupServer, example: "auto",
+			help: "auto runs agents' code on this machine only behind all walls, weak also where some cannot be had, off never",
+			set:  func(c *Config, v string) error { return setSandbox(&c.Sandbox, v) },
+		},
+		{
 			flag: "egress-allow", env: "HOB_EGRESS_ALLOW", group: groupServer, example: "intranet.example:443,10.1.0.0/16:8080",
 			help: "private destinations that tools may reach all the same: comma list of host:port or CIDR:port",
 			set:  func(c *Config, v string) error { c.EgressAllow = v; return nil },
@@ -111,6 +131,16 @@ func accessOptions() []option {
 			set:  func(c *Config, v string) error { return setSecret(&c.SealKey, v) },
 		},
 		{
+			env: "HOB_STORAGE_ACCESS_KEY", secret: true, group: groupAccess, example: "the key id as the service shows it",
+			help: "access key id for an S3-compatible --storage",
+			set:  func(c *Config, v string) error { return setSecret(&c.StorageAccessKey, v) },
+		},
+		{
+			env: "HOB_STORAGE_SECRET_KEY", secret: true, group: groupAccess, example: "the key as the service shows it",
+			help: "secret access key for it",
+			set:  func(c *Config, v string) error { return setSecret(&c.StorageSecretKey, v) },
+		},
+		{
 			env: "HOB_KEY", secret: true, group: groupCLI, example: "hob_…",
 			help: "key that hob chat and hob key send; empty: the first service key, kept in the data folder",
 			set:  func(c *Config, v string) error { return setSecret(&c.Key, v) },
@@ -145,14 +175,13 @@ func serviceOptions() []option {
 	exa := func(c *Config) *Endpoint { return &c.Exa }
 	crawl := func(c *Config) *Endpoint { return &c.Firecrawl }
 	sandbox := func(c *Config) *Endpoint { return &c.CodeSandbox }
-	const search, scrape, execute = "tool web_search", "tool web_scrape", "tool code_execute"
 	return []option{
-		keyOption(groupServices, "EXA_API_KEY", "key for Exa", exa).without(search),
-		urlOption(groupServices, "EXA_BASE_URL", "address of Exa", "https://api.exa.ai", exa).without(search),
-		keyOption(groupServices, "FIRECRAWL_API_KEY", "key for Firecrawl", crawl).without(scrape),
-		urlOption(groupServices, "FIRECRAWL_API_BASE", "address of Firecrawl", "https://api.firecrawl.dev", crawl).without(scrape),
-		urlOption(groupServices, "CODE_SANDBOX_URL", "address of an outside sandbox", "http://127.0.0.1:8100", sandbox).without(execute),
-		keyOption(groupServices, "CODE_SANDBOX_API_KEY", "key for that sandbox", sandbox).without(execute),
+		keyOption(groupServices, "EXA_API_KEY", "key for Exa", exa),
+		urlOption(groupServices, "EXA_BASE_URL", "address of Exa", "https://api.exa.ai", exa),
+		keyOption(groupServices, "FIRECRAWL_API_KEY", "key for Firecrawl", crawl),
+		urlOption(groupServices, "FIRECRAWL_API_BASE", "address of Firecrawl; with the version", "https://api.firecrawl.dev/v1", crawl),
+		urlOption(groupServices, "CODE_SANDBOX_URL", "address of an outside sandbox", "http://127.0.0.1:8100", sandbox),
+		keyOption(groupServices, "CODE_SANDBOX_API_KEY", "key for that sandbox", sandbox),
 	}
 }
 

@@ -201,3 +201,37 @@ func redact(v string) string {
 	}
 	return u.Redacted()
 }
+
+// setStorage reads the address of an S3-compatible bucket. Its keys are options of their own.
+func setStorage(to *string, v string) error {
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || u.Scheme != "s3" || u.Host == "":
+		return errors.New("must be s3://bucket or s3://bucket/prefix, with endpoint and region behind a question mark")
+	case u.User != nil:
+		return errors.New("must hold no keys; set HOB_STORAGE_ACCESS_KEY and HOB_STORAGE_SECRET_KEY")
+	}
+	for name, values := range u.Query() {
+		switch {
+		case name != "endpoint" && name != "region" && name != "path_style":
+			return fmt.Errorf("must not have the parameter %q; endpoint, region and path_style are known", name)
+		case len(values) != 1:
+			return fmt.Errorf("must have the parameter %s once", name)
+		case name == "endpoint":
+			if err := setURL(new(string), values[0]); err != nil {
+				return fmt.Errorf("has an endpoint that %w", err)
+			}
+		}
+	}
+	*to = v
+	return nil
+}
+
+func setSandbox(to *SandboxMode, v string) error {
+	switch m := SandboxMode(v); m {
+	case SandboxAuto, SandboxOff, SandboxWeak:
+		*to = m
+		return nil
+	}
+	return errors.New("must be auto, weak or off")
+}
