@@ -209,3 +209,44 @@ func TestRecipes_AreShort(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits_EachHasATestThatReachesIt reads the tables of limits: their last column names the test, which must exist.
+func TestLimits_EachHasATestThatReachesIt(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && strings.HasPrefix(f.Name.Name, "Test") {
+				tests[f.Name.Name] = true
+			}
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTable := false
+		for line := range strings.Lines(string(text)) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			switch {
+			case strings.HasPrefix(line, "| limit | default | setting | test |"):
+				inTable = true
+			case !strings.HasPrefix(line, "|"):
+				inTable = false
+			case inTable && !strings.HasPrefix(line, "|---"):
+				rows++
+				last := strings.Trim(strings.TrimSpace(cells[len(cells)-1]), "`")
+				if name, _, _ := strings.Cut(last, "/"); len(cells) != 4 || !tests[name] {
+					t.Errorf("%s: the limit %q is reached by no test (%q)", page, strings.TrimSpace(cells[0]), last)
+				}
+			}
+		}
+	}
+	t.Logf("%d limits", rows)
+}
