@@ -84,11 +84,6 @@ func (r *report) checkModels(ctx context.Context) {
 	for _, m := range asked {
 		r.probe(ctx, guard, m)
 	}
-	for _, s := range r.config.Dump() {
-		if s.Lacks != "" && s.Value != "" {
-			r.add("unused", warn, fmt.Sprintf("%s is set, but this version has no %s", s.Name, s.Lacks), "")
-		}
-	}
 }
 
 // foundOllama describes an Ollama that runs on this machine though nobody configured one, as hob serve would find it. It is

@@ -53,13 +53,3 @@ func TestDoctor_AsksWhetherTheVersionIsMissing(t *testing.T) {
 		}
 	}
 }
-
-func TestDoctor_NamesWhatIsSetInVain(t *testing.T) {
-	t.Parallel()
-	in := install(t, map[string]string{"EXA_API_KEY": "e", "FIRECRAWL_API_BASE": "http://127.0.0.1:1", "CODE_SANDBOX_URL": "http://127.0.0.1:1"})
-	out := in.run("doctor")
-	mustContain(t, "the table", out.stdout, "no provider is configured",
-		"EXA_API_KEY is set, but this version has no tool web_search",
-		"FIRECRAWL_API_BASE is set, but this version has no tool web_scrape",
-		"CODE_SANDBOX_URL is set, but this version has no tool code_execute")
-}

@@ -127,8 +127,6 @@ type Setting struct {
 	Name   string `json:"name"` // the flag, or the variable of options that have none
 	Value  string `json:"value"`
 	Source Source `json:"source"`
-	// Lacks names what this version would need to use the option; "" where it uses it.
-	Lacks string `json:"lacks,omitempty"`
 }
 
 // Dump gives every option in the order of the documentation, secrets hidden.
@@ -223,7 +221,7 @@ func (l *loader) load() (Config, error) {
 			wrong = append(wrong, err)
 			continue
 		}
-		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source, Lacks: o.lacks})
+		c.settings = append(c.settings, Setting{Name: o.name(), Value: o.show(raw), Source: source})
 	}
 	return c, errors.Join(wrong...)
 }

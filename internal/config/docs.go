@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// WriteUsage prints the flags and variables for the terminal: those of the given names (as in Setting.Name), or all that
-// this version uses.
+// WriteUsage prints the flags and variables for the terminal: those of the given names (as in Setting.Name), or all.
 func WriteUsage(w io.Writer, names ...string) error {
 	var b strings.Builder
 	group := ""
 	for _, o := range options() {
-		if len(names) > 0 && !slices.Contains(names, o.name()) || o.lacks != "" {
+		if len(names) > 0 && !slices.Contains(names, o.name()) {
 			continue
 		}
 		if o.group != group {
@@ -39,12 +38,7 @@ func Markdown() string {
 	var b strings.Builder
 	b.WriteString(docsHead)
 	group := ""
-	var unused []option
 	for _, o := range options() {
-		if o.lacks != "" {
-			unused = append(unused, o)
-			continue
-		}
 		if o.group != group {
 			group = o.group
 			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | key in hob.toml | default | meaning |\n|---|---|---|---|---|\n", group)
@@ -55,18 +49,6 @@ func Markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s. Example: `%s` |\n",
 			code(dashed(o.flag)), env, code(o.fileKey()), code(o.def), o.help, o.example)
-	}
-	b.WriteString("\n## Not used\n\nA configuration made for a fuller installation loads: these variables are read, checked, and do nothing.\n\n")
-	for i, o := range unused {
-		switch {
-		case i == 0 || unused[i-1].lacks != o.lacks:
-			fmt.Fprintf(&b, "- `%s`", o.env)
-		default:
-			fmt.Fprintf(&b, ", `%s`", o.env)
-		}
-		if i == len(unused)-1 || unused[i+1].lacks != o.lacks {
-			fmt.Fprintf(&b, ": not used: this version has no %s\n", o.lacks)
-		}
 	}
 	return b.String()
 }

@@ -15,7 +15,6 @@ type option struct {
 	group   string
 	help    string
 	example string
-	lacks   string                      // what this version would need to use the option, "" where it uses it
 	set     func(*Config, string) error // called with the value unless it is empty
 }
 
@@ -183,13 +182,6 @@ func serviceOptions() []option {
 		urlOption(groupServices, "CODE_SANDBOX_URL", "address of an outside sandbox", "http://127.0.0.1:8100", sandbox),
 		keyOption(groupServices, "CODE_SANDBOX_API_KEY", "key for that sandbox", sandbox),
 	}
-}
-
-// without marks an option that is read and checked, so that a configuration made for a fuller installation loads, but
-// that nothing uses.
-func (o option) without(lacks string) option {
-	o.lacks = lacks
-	return o
 }
 
 func keyOption(group, env, help string, at func(*Config) *Endpoint) option {
