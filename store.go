@@ -59,19 +59,33 @@ type ToolPatch struct {
 	IsActive          *bool
 }
 
-// ToolStore keeps custom tools. Names are unique per workspace (Conflict). Header values are sealed at rest.
+// ToolStore keeps custom tools and what was changed of builtin ones. Names of custom tools are unique per workspace
+// (Conflict). Header values are sealed at rest.
 type ToolStore interface {
 	CreateTool(ctx context.Context, by Principal, t Tool) (Tool, error)
 	Tool(ctx context.Context, by Principal, id ToolID) (Tool, error)
 	Tools(ctx context.Context, by Principal) ([]Tool, error) // by name
 	UpdateTool(ctx context.Context, by Principal, id ToolID, p ToolPatch) (Tool, error)
 	DeleteTool(ctx context.Context, by Principal, id ToolID) error
+	// ToolVersions gives a tool after each of its last changes, newest first, header values masked.
+	ToolVersions(ctx context.Context, by Principal, id ToolID) ([]ToolVersion, error)
+	// RestoreTool makes a tool what it was at a version, its headers included, as a new version. The switch stays as it is:
+	// going back to an older form does not switch on what somebody switched off.
+	RestoreTool(ctx context.Context, by Principal, id ToolID, version int64) (Tool, error)
+	// Builtins gives what the workspace changed of builtin tools, by name; those it left alone are absent.
+	Builtins(ctx context.Context, by Principal) (map[string]BuiltinChange, error)
+	// ChangeBuiltin replaces what the workspace changed of a builtin tool. That there is such a tool is the caller's to know.
+	ChangeBuiltin(ctx context.Context, by Principal, name string, c BuiltinChange) error
 }
 
 // AssignmentStore keeps which agent has which tool. One agent has a tool once (Conflict).
 type AssignmentStore interface {
 	Assign(ctx context.Context, by Principal, a Assignment) (Assignment, error)
-	Assignments(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error) // in order of creation; only active tools' rows are set
+	Assignments(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error) // in order of creation
+	// Scope gives what runs of an agent may use: its assignments, or, where it has tool_ids, the tools that these name in
+	// their order, each with its assignment where there is one, else with one that has no id and no configuration. Tools that
+	// are switched off are among them, see AssignedTool.Off, and so are ids of custom tools that are gone, whose Tool is nil.
+	Scope(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error)
 	UpdateAssignment(ctx context.Context, by Principal, agent AgentID, id AssignmentID, config json.RawMessage) (Assignment, error)
 	Unassign(ctx context.Context, by Principal, agent AgentID, id AssignmentID) error
 }

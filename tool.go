@@ -82,7 +82,7 @@ type Tool struct {
 // ToolVersion is a tool as it was after a change.
 type ToolVersion struct {
 	Tool
-	By string `json:"changed_by"` // as Principal.String
+	By string `json:"changed_by"` // the principal's kind and id, as in key:…; "service:" and "system:" have no id
 }
 
 // BuiltinChange is what a workspace changed of a builtin tool. The zero value is not the default: IsActive is true where
@@ -93,7 +93,7 @@ type BuiltinChange struct {
 	Config   json.RawMessage `json:"config,omitempty"`             // an object laid under every assignment's ConfigOverride
 }
 
-// ToolConfig is how an HTTP tool is called.
+// ToolConfig is how an HTTP tool is called, or what a web tool may find.
 type ToolConfig struct {
 	Endpoint       string            `json:"endpoint,omitempty"`
 	Method         string            `json:"method,omitempty"` // POST where empty
@@ -101,6 +101,10 @@ type ToolConfig struct {
 	TimeoutSeconds float64           `json:"timeout_seconds,omitempty"` // 30 where 0
 	Recovery       Recovery          `json:"recovery,omitempty"`        // once where empty
 	Effect         Effect            `json:"effect,omitempty"`          // external where empty
+
+	AllowedDomains []string `json:"allowed_domains,omitempty"` // of a web tool: nothing else is found
+	BlockedDomains []string `json:"blocked_domains,omitempty"` // not beside allowed_domains
+	MaxUses        int      `json:"max_uses,omitempty"`        // searches for one answer of the model; 5 where 0
 }
 
 // Assignment gives one tool to one agent.
@@ -134,6 +138,8 @@ type Grant struct {
 	Agent     Agent
 	Assigned  []AssignedTool
 	WebSearch bool // the run's model can search the web by its provider
+	// SearchDomains: such searches can be held to domains.
+	SearchDomains bool
 }
 
 // ToolSpec describes a tool of a run: what the model is told and what the gate needs to know. It is frozen when the run
@@ -143,16 +149,17 @@ type ToolSpec struct {
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"` // JSON Schema of the arguments the model may send: pinned ones removed
 
-	Kind       ToolKind        `json:"kind"`
-	Ref        string          `json:"ref"` // the row or builtin behind the name; a name that now means another ref is refused
-	Recovery   Recovery        `json:"recovery"`
-	Effect     Effect          `json:"effect"`
-	Parallel   bool            `json:"parallel"`              // safe beside other parallel calls of the step
-	NoCap      bool            `json:"no_cap,omitempty"`      // its results are not cut
-	Pinned     PinnedArgs      `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
-	FullSchema json.RawMessage `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
-	Timeout    time.Duration   `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
-	Native     bool            `json:"native,omitempty"`      // the model's provider carries it out by itself: it is asked for, but offered as no function
+	Kind       ToolKind          `json:"kind"`
+	Ref        string            `json:"ref"` // the row or builtin behind the name; a name that now means another ref is refused
+	Recovery   Recovery          `json:"recovery"`
+	Effect     Effect            `json:"effect"`
+	Parallel   bool              `json:"parallel"`              // safe beside other parallel calls of the step
+	NoCap      bool              `json:"no_cap,omitempty"`      // its results are not cut
+	Pinned     PinnedArgs        `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
+	FullSchema json.RawMessage   `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
+	Timeout    time.Duration     `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
+	Native     bool              `json:"native,omitempty"`      // the model's provider carries it out by itself: it is asked for, but offered as no function
+	Search     *WebSearchOptions `json:"search,omitempty"`      // of a native tool: what is asked for
 }
 
 // PinnedArgs are arguments that an assignment fixes.

@@ -227,8 +227,8 @@ func (s *seamStore) Agent(ctx context.Context, by hob.Principal, id hob.AgentID)
 	return op(s.p, "Agent", func() (hob.Agent, error) { return s.inner.Agent(ctx, by, id) })
 }
 
-func (s *seamStore) Assignments(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
-	return op(s.p, "Assignments", func() ([]hob.AssignedTool, error) { return s.inner.Assignments(ctx, by, id) })
+func (s *seamStore) Scope(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
+	return op(s.p, "Scope", func() ([]hob.AssignedTool, error) { return s.inner.Scope(ctx, by, id) })
 }
 
 func (s *seamStore) AgentUsage(ctx context.Context, id hob.AgentID, since hob.Time) (hob.Usage, error) {

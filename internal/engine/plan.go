@@ -136,7 +136,7 @@ func (p *plan) warn(code string, texts ...string) {
 // equip finds the agent's tools and freezes them. A run without tools only says that there are some.
 func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool) error {
 	if none {
-		assigned, err := e.Store.Assignments(ctx, by, p.pin.Agent.ID)
+		assigned, err := e.Store.Scope(ctx, by, p.pin.Agent.ID)
 		if n := len(assigned); n > 0 {
 			p.warn("tools_not_used", fmt.Sprintf(`the agent's tools (%d) are not used in this run; send "tools": true to use them`, n))
 		}
@@ -167,7 +167,7 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 }
 
 func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, agent hob.Agent) ([]hob.ToolRunner, []string, error) {
-	assigned, err := e.Store.Assignments(ctx, by, agent.ID)
+	assigned, err := e.Store.Scope(ctx, by, agent.ID)
 	if err != nil || len(assigned) == 0 {
 		return nil, nil, err
 	}

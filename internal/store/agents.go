@@ -3,20 +3,45 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"hob"
 )
 
-const agentColumns = `id, workspace_id, owner, name, model, system_prompt, settings, created_at, updated_at`
+const agentColumns = `id, workspace_id, owner, name, model, system_prompt, settings, tool_ids, created_at, updated_at`
 
 func scanAgent(r row) (a hob.Agent, err error) {
 	var settings string
+	var toolIDs *string
 	var created, updated int64
-	err = r.Scan(&a.ID, &a.Workspace, &a.Owner, &a.Name, &a.Model, &a.SystemPrompt, &settings, &created, &updated)
+	err = r.Scan(&a.ID, &a.Workspace, &a.Owner, &a.Name, &a.Model, &a.SystemPrompt, &settings, &toolIDs, &created, &updated)
 	a.Settings = json.RawMessage(settings)
 	a.CreatedAt, a.UpdatedAt = hob.FromMicros(created), hob.FromMicros(updated)
-	return a, err
+	if err != nil || toolIDs == nil {
+		return a, err
+	}
+	a.ToolIDs = &[]string{}
+	if err = json.Unmarshal([]byte(*toolIDs), a.ToolIDs); err != nil {
+		return hob.Agent{}, fmt.Errorf("read the tool ids of agent %s: %w", a.ID, err)
+	}
+	return a, nil
+}
+
+// toolIDs is an agent's list as it is kept: NULL where there is none, which is not the same as an empty one.
+func toolIDs(a hob.Agent) (any, error) {
+	if a.ToolIDs == nil {
+		return nil, nil
+	}
+	list := *a.ToolIDs
+	if list == nil {
+		list = []string{}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("encode an agent's tool ids: %w", err)
+	}
+	return string(text), nil
 }
 
 func agentObject(a hob.Agent) hob.Object {
@@ -59,9 +84,13 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 	if err := a.Validate(); err != nil {
 		return hob.Agent{}, err
 	}
-	err := s.configure(ctx, "create an agent", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			string(a.ID), string(a.Workspace), a.Owner, a.Name, a.Model, a.SystemPrompt, string(a.Settings),
+	ids, err := toolIDs(a)
+	if err != nil {
+		return hob.Agent{}, err
+	}
+	err = s.configure(ctx, "create an agent", func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			string(a.ID), string(a.Workspace), a.Owner, a.Name, a.Model, a.SystemPrompt, string(a.Settings), ids,
 			a.CreatedAt.Micros(), a.UpdatedAt.Micros(), strings.ToLower(a.Name))
 		return err
 	})
@@ -80,8 +109,12 @@ func (s *DB) UpdateAgent(ctx context.Context, by hob.Principal, id hob.AgentID, 
 			return err
 		}
 		a.UpdatedAt = hob.FromMicros(max(s.now(), a.UpdatedAt.Micros()))
-		_, err = t.exec(ctx, `UPDATE agents SET name = ?, name_key = ?, model = ?, system_prompt = ?, settings = ?, updated_at = ? WHERE id = ?`,
-			a.Name, strings.ToLower(a.Name), a.Model, a.SystemPrompt, string(a.Settings), a.UpdatedAt.Micros(), string(a.ID))
+		ids, err := toolIDs(a)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, `UPDATE agents SET name = ?, name_key = ?, model = ?, system_prompt = ?, settings = ?, tool_ids = ?, updated_at = ? WHERE id = ?`,
+			a.Name, strings.ToLower(a.Name), a.Model, a.SystemPrompt, string(a.Settings), ids, a.UpdatedAt.Micros(), string(a.ID))
 		return err
 	})
 	if err != nil {
@@ -102,6 +135,9 @@ func patchAgent(a *hob.Agent, p hob.AgentPatch) {
 	}
 	if p.Settings != nil {
 		a.Settings = object(p.Settings)
+	}
+	if p.ToolIDs != nil {
+		a.ToolIDs = *p.ToolIDs
 	}
 }
 

@@ -64,32 +64,6 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 	return a, nil
 }
 
-// assignments reads what an agent that the caller may see was given.
-func (s *DB) assignments(ctx context.Context, id hob.AgentID) ([]hob.AssignedTool, error) {
-	ctx, t := s.lookUp(ctx)
-	list, err := many(ctx, t, scanAssignment, `SELECT `+assignmentColumns+` FROM assignments a WHERE a.agent_id = ? ORDER BY a.n`, string(id))
-	if err != nil {
-		return nil, hob.Wrap("list assignments", err)
-	}
-	tools, err := many(ctx, t, s.scanTool, `SELECT `+toolColumns+` FROM tools WHERE is_active = 1
-		AND id IN (SELECT tool_id FROM assignments WHERE agent_id = ?)`, string(id))
-	if err != nil {
-		return nil, hob.Wrap("list assigned tools", err)
-	}
-	byID := make(map[hob.ToolID]*hob.Tool, len(tools))
-	for i := range tools {
-		byID[tools[i].ID] = &tools[i]
-	}
-	out := make([]hob.AssignedTool, len(list))
-	for i, a := range list {
-		out[i].Assignment = a
-		if a.ToolID != nil {
-			out[i].Tool = byID[*a.ToolID]
-		}
-	}
-	return out, nil
-}
-
 // assignment reads one that the principal may change; absent names it in the way of the route that asks.
 func assignment(ctx context.Context, t *tx, by hob.Principal, ag hob.AgentID, id hob.AssignmentID, absent string) (hob.Assignment, error) {
 	owner, err := agent(ctx, t, by, hob.ScopeConfigure, ag)

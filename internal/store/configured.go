@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -11,7 +12,7 @@ import (
 // maxConfigured is how many agents, or workspaces, the cache knows; at the bound it begins anew.
 const maxConfigured = 4096
 
-// configured remembers what every start of a run asks for: agents, what is assigned to them, a workspace's settings and
+// configured remembers what every start of a run asks for: agents, what they are offered, a workspace's settings and
 // provider keys, model profiles. It is on where this process alone writes the database; where others may, every question
 // goes to the database. What it gives is shared and must not be changed.
 type configured struct {
@@ -21,6 +22,8 @@ type configured struct {
 	writes   uint64 // grows with every change of the configuration
 	agents   map[hob.AgentID]hob.Agent
 	assigned map[hob.AgentID][]hob.AssignedTool
+	scopes   map[hob.AgentID][]hob.AssignedTool
+	builtins map[hob.WorkspaceID]map[string]hob.BuiltinChange
 	settings map[hob.WorkspaceID]map[string]hob.StoredSetting
 	keys     map[hob.WorkspaceID][]hob.ProviderKey
 	profiles map[everybody][]hob.ModelProfile
@@ -40,7 +43,8 @@ func (c *configured) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes++
-	c.agents, c.assigned, c.settings, c.keys, c.profiles = nil, nil, nil, nil, nil
+	c.agents, c.assigned, c.scopes, c.builtins = nil, nil, nil, nil
+	c.settings, c.keys, c.profiles = nil, nil, nil
 }
 
 // recall gives what from remembers under an id, or reads and keeps it. What was read while the configuration changed is
@@ -74,8 +78,12 @@ func recall[K comparable, T any](c *configured, from func(*configured) *map[K]T,
 
 func agentsOf(c *configured) *map[hob.AgentID]hob.Agent            { return &c.agents }
 func assignedOf(c *configured) *map[hob.AgentID][]hob.AssignedTool { return &c.assigned }
-func keysOf(c *configured) *map[hob.WorkspaceID][]hob.ProviderKey  { return &c.keys }
-func profilesOf(c *configured) *map[everybody][]hob.ModelProfile   { return &c.profiles }
+func scopesOf(c *configured) *map[hob.AgentID][]hob.AssignedTool   { return &c.scopes }
+func builtinsOf(c *configured) *map[hob.WorkspaceID]map[string]hob.BuiltinChange {
+	return &c.builtins
+}
+func keysOf(c *configured) *map[hob.WorkspaceID][]hob.ProviderKey { return &c.keys }
+func profilesOf(c *configured) *map[everybody][]hob.ModelProfile  { return &c.profiles }
 func settingsOf(c *configured) *map[hob.WorkspaceID]map[string]hob.StoredSetting {
 	return &c.settings
 }
@@ -94,9 +102,50 @@ func (s *DB) Agent(ctx context.Context, by hob.Principal, id hob.AgentID) (hob.A
 
 // Assignments lists what an agent was given.
 func (s *DB) Assignments(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
-	if _, err := s.Agent(ctx, by, id); err != nil {
+	a, err := s.Agent(ctx, by, id)
+	if err != nil {
 		return nil, err
 	}
-	list, err := recall(&s.configured, assignedOf, id, func() ([]hob.AssignedTool, error) { return s.assignments(ctx, id) })
+	list, err := s.assigned(ctx, by, a.ID)
 	return slices.Clone(list), err
+}
+
+// assigned is Assignments for an agent that the principal is known to see.
+func (s *DB) assigned(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
+	return recall(&s.configured, assignedOf, id, func() ([]hob.AssignedTool, error) { return s.assignments(ctx, by, id) })
+}
+
+// Scope lists what runs of an agent may use.
+func (s *DB) Scope(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.AssignedTool, error) {
+	a, err := s.Agent(ctx, by, id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := recall(&s.configured, scopesOf, a.ID, func() ([]hob.AssignedTool, error) { return s.scope(ctx, by, a) })
+	return slices.Clone(list), err
+}
+
+// Builtins gives what the workspace changed of builtin tools.
+func (s *DB) Builtins(ctx context.Context, by hob.Principal) (map[string]hob.BuiltinChange, error) {
+	if err := see(by, hob.Object{Kind: hob.ToolObject, Workspace: by.Workspace}); err != nil {
+		return nil, err
+	}
+	all, err := s.builtins(ctx, by.Workspace)
+	return maps.Clone(all), err
+}
+
+// builtins is Builtins for a workspace whose tools may be seen.
+func (s *DB) builtins(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.BuiltinChange, error) {
+	return recall(&s.configured, builtinsOf, ws, func() (map[string]hob.BuiltinChange, error) {
+		ctx, t := s.lookUp(ctx)
+		rows, err := many(ctx, t, scanBuiltin, `SELECT name, is_active, suffix, config FROM builtin_tools WHERE workspace_id = ?`, string(ws))
+		if err != nil {
+			return nil, hob.Wrap("list the changes of builtin tools", err)
+		}
+		all := make(map[string]hob.BuiltinChange, len(rows))
+		for _, b := range rows {
+			all[b.name] = b.BuiltinChange
+		}
+		return all, nil
+	})
 }

@@ -10,7 +10,7 @@ import (
 	"hob/internal/seal"
 )
 
-const toolColumns = `id, workspace_id, name, description, type, input_schema, config, headers, is_active, created_at, updated_at`
+const toolColumns = `id, workspace_id, name, description, type, input_schema, config, headers, is_active, version, created_at, updated_at`
 
 // scanTool reads a tool and opens its headers.
 func (s *DB) scanTool(r row) (hob.Tool, error) {
@@ -33,7 +33,7 @@ type toolRow struct {
 func (x *toolRow) dest() []any {
 	return []any{
 		&x.t.ID, &x.t.Workspace, &x.t.Name, &x.t.Description, &x.t.Type, &x.schema, &x.config, &x.headers,
-		&x.active, &x.createdAt, &x.updateAt,
+		&x.active, &x.t.Version, &x.createdAt, &x.updateAt,
 	}
 }
 
@@ -87,7 +87,7 @@ func toolObject(t hob.Tool) hob.Object {
 
 // CreateTool keeps a new custom tool; its id and times are given here.
 func (s *DB) CreateTool(ctx context.Context, by hob.Principal, tool hob.Tool) (hob.Tool, error) {
-	tool.ID, tool.Workspace = hob.ToolID(hob.NewUUID()), by.Workspace
+	tool.ID, tool.Workspace, tool.Version = hob.ToolID(hob.NewUUID()), by.Workspace, 1
 	tool.CreatedAt = hob.FromMicros(s.now())
 	tool.UpdatedAt = tool.CreatedAt
 	tool.InputSchema = object(tool.InputSchema)
@@ -104,10 +104,13 @@ func (s *DB) CreateTool(ctx context.Context, by hob.Principal, tool hob.Tool) (h
 		return hob.Tool{}, err
 	}
 	err = s.configure(ctx, "create a tool", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO tools (`+toolColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := t.exec(ctx, `INSERT INTO tools (`+toolColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			string(tool.ID), string(tool.Workspace), tool.Name, tool.Description, string(tool.Type), string(tool.InputSchema),
-			config, headers, flag(tool.IsActive), tool.CreatedAt.Micros(), tool.UpdatedAt.Micros())
-		return s.nameTaken(err, tool.Name)
+			config, headers, flag(tool.IsActive), tool.Version, tool.CreatedAt.Micros(), tool.UpdatedAt.Micros())
+		if err != nil {
+			return s.nameTaken(err, tool.Name)
+		}
+		return keepVersion(ctx, t, by, tool.ID)
 	})
 	if err != nil {
 		return hob.Tool{}, err
@@ -168,23 +171,33 @@ func (s *DB) UpdateTool(ctx context.Context, by hob.Principal, id hob.ToolID, p 
 		if err = patchTool(&tool, p); err != nil {
 			return err
 		}
-		tool.UpdatedAt = hob.FromMicros(max(s.now(), tool.UpdatedAt.Micros()))
-		config, headers, err := s.sealed(tool.ID, tool.Config)
-		if err != nil {
-			return err
-		}
-		_, err = t.exec(ctx, `UPDATE tools SET name = ?, description = ?, input_schema = ?, config = ?, headers = ?, is_active = ?, updated_at = ? WHERE id = ?`,
-			tool.Name, tool.Description, string(tool.InputSchema), config, headers, flag(tool.IsActive), tool.UpdatedAt.Micros(), string(tool.ID))
-		if err != nil || tool.Name == before {
-			return s.nameTaken(err, tool.Name)
-		}
-		_, err = t.exec(ctx, `UPDATE assignments SET tool_name = ? WHERE tool_id = ?`, tool.Name, string(tool.ID))
-		return s.nameTaken(err, tool.Name)
+		return s.writeTool(ctx, t, by, &tool, before)
 	})
 	if err != nil {
 		return hob.Tool{}, err
 	}
 	return tool, nil
+}
+
+// writeTool writes a changed tool as its next version. before is the name it had.
+func (s *DB) writeTool(ctx context.Context, t *tx, by hob.Principal, tool *hob.Tool, before string) error {
+	tool.Version++
+	tool.UpdatedAt = hob.FromMicros(max(s.now(), tool.UpdatedAt.Micros()))
+	config, headers, err := s.sealed(tool.ID, tool.Config)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `UPDATE tools SET name = ?, description = ?, input_schema = ?, config = ?, headers = ?, is_active = ?, version = ?, updated_at = ? WHERE id = ?`,
+		tool.Name, tool.Description, string(tool.InputSchema), config, headers, flag(tool.IsActive), tool.Version, tool.UpdatedAt.Micros(), string(tool.ID))
+	if err != nil {
+		return s.nameTaken(err, tool.Name)
+	}
+	if tool.Name != before {
+		if _, err = t.exec(ctx, `UPDATE assignments SET tool_name = ? WHERE tool_id = ?`, tool.Name, string(tool.ID)); err != nil {
+			return s.nameTaken(err, tool.Name)
+		}
+	}
+	return keepVersion(ctx, t, by, tool.ID)
 }
 
 func patchTool(t *hob.Tool, p hob.ToolPatch) error {
@@ -241,7 +254,7 @@ func unknownMask(name string) error {
 		With("field", "config.headers."+name)
 }
 
-// DeleteTool deletes a tool with its assignments.
+// DeleteTool deletes a tool with its assignments and versions.
 func (s *DB) DeleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) error {
 	return s.configure(ctx, "delete a tool", func(ctx context.Context, t *tx) error {
 		tool, err := s.readTool(ctx, t, by, hob.ScopeConfigure, id)

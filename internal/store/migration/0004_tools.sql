@@ -20,6 +20,9 @@ CREATE TABLE tool_versions (
 	PRIMARY KEY (tool_id, version)
 );
 
+INSERT INTO tool_versions (tool_id, version, name, description, input_schema, config, headers, is_active, changed_by, changed_at)
+	SELECT id, 1, name, description, input_schema, config, headers, is_active, 'system:', updated_at FROM tools;
+
 CREATE TABLE builtin_tools (
 	workspace_id {key} NOT NULL REFERENCES workspaces (id),
 	name         {key} NOT NULL,

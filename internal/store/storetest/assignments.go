@@ -10,10 +10,10 @@ import (
 
 func assignmentCases() map[string]func(*world) {
 	return map[string]func(*world){
-		"AssignmentsComeInOrderWithActiveTools": assignmentsListed,
-		"AssignmentIsUniquePerAgent":            assignmentUnique,
-		"AssignmentConfigIsReplaced":            assignmentConfig,
-		"AssignmentOfAnotherAgentIsAbsent":      assignmentForeign,
+		"AssignmentsComeInOrderWithTheirTools": assignmentsListed,
+		"AssignmentIsUniquePerAgent":           assignmentUnique,
+		"AssignmentConfigIsReplaced":           assignmentConfig,
+		"AssignmentOfAnotherAgentIsAbsent":     assignmentForeign,
 	}
 }
 
@@ -43,9 +43,10 @@ func assignmentsListed(w *world) {
 		if d := cmp.Diff(made[i], a.Assignment); d != "" {
 			w.t.Fatalf("assignment %d (-made +listed):\n%s", i, d)
 		}
-		if set := a.Tool != nil; set != (a.ToolName == "active") {
+		if set := a.Tool != nil; set != (a.ToolID != nil) {
 			w.t.Fatalf("assignment %s has a row: %v", a.ToolName, set)
 		}
+		same(w, a.ToolName+" is off", a.Off(), a.ToolName == "idle")
 	}
 	same(w, "config", string(list[0].ConfigOverride), "{}")
 	w.headers(*list[1].Tool, map[string]hob.Secret{"K": "v"})

@@ -72,7 +72,7 @@ func toolPatch(w *world) {
 	got, err := w.s.Tool(w.ctx, w.service, made.ID)
 	w.must(err)
 	want := made
-	want.Description, want.IsActive, want.UpdatedAt = "new", false, got.UpdatedAt
+	want.Description, want.IsActive, want.Version, want.UpdatedAt = "new", false, 2, got.UpdatedAt
 	if d := cmp.Diff(want, got); d != "" {
 		w.t.Fatalf("a patch without a configuration changed more than it set (-want +got):\n%s", d)
 	}
