@@ -15,6 +15,7 @@ const (
 	EventContentDelta     EventType = "content_delta"
 	EventReasoningDelta   EventType = "reasoning_delta"
 	EventReasoning        EventType = "reasoning"
+	EventWebSearch        EventType = "web_search"
 	EventToolCall         EventType = "tool_call"
 	EventToolResult       EventType = "tool_result"
 	EventStepCompleted    EventType = "step_completed"
@@ -111,6 +112,16 @@ type ReasoningEvent struct {
 	Step    int    `json:"step"`
 	Source  string `json:"source"`
 	Content string `json:"content"`
+}
+
+// WebSearchEvent tells of a search that the model's provider made by itself while the model answered.
+type WebSearchEvent struct {
+	EventHead
+	Step     int         `json:"step"`
+	ToolName string      `json:"tool_name"` // the tool that allows it; web_search where the agent's setting does
+	Query    string      `json:"query"`     // "" where the provider does not tell
+	Results  []WebResult `json:"results"`
+	Error    string      `json:"error,omitempty"` // the provider's word for why nothing came of it
 }
 
 // ToolCallEvent announces a call with the arguments that will be used.

@@ -24,6 +24,8 @@ type Model struct {
 	Price    *Price // nil where it is not known
 	Effort   bool   // reasoning_effort is passed on to the model
 	Search   bool   // its provider can search the web by itself
+	// SearchAlone: only in requests without functions. SearchDomains: the searches can be held to domains.
+	SearchAlone, SearchDomains bool
 	// Count counts a text's tokens exactly as the model does. It is nil where the model's tokenizer is not known.
 	Count func(text string) int
 }
@@ -79,12 +81,23 @@ type Delta struct {
 	Usage     *Usage          // on the last delta, where the provider told
 	Model     string          // on the last delta: the model that answered, where the provider told
 	Searches  []WebSearch     // what the provider searched the web for by itself, as it comes
+	Searched  int             // on the last delta: how often the provider searched by its own count, 0 where it told none
+}
+
+// WebSearchOptions are the bounds of a provider's own search.
+type WebSearchOptions struct {
+	// Always: every answer is searched for, where the provider tells that from a search when the model wants one.
+	Always         bool     `json:"always,omitempty"`
+	MaxUses        int      `json:"max_uses,omitempty"`        // searches for one answer, where the provider takes such a bound; 0 = the adapter's own
+	AllowedDomains []string `json:"allowed_domains,omitempty"` // nothing else is found; empty = everything
+	BlockedDomains []string `json:"blocked_domains,omitempty"` // not beside AllowedDomains
 }
 
 // WebSearch is one search that a provider made by itself while it answered.
 type WebSearch struct {
 	Query   string      `json:"query,omitempty"` // "" where the provider does not tell
 	Results []WebResult `json:"results"`
+	Error   string      `json:"error,omitempty"` // the provider's word for why nothing came of it
 }
 
 // WebResult is a page that a search found.

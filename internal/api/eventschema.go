@@ -29,6 +29,7 @@ func eventKinds() []eventKind {
 		{hob.EventContentDelta, hob.DeltaEvent{}, "a piece of the answer's text"},
 		{hob.EventReasoningDelta, hob.DeltaEvent{}, "a piece of reasoning"},
 		{hob.EventReasoning, hob.ReasoningEvent{}, "the whole reasoning of a step"},
+		{hob.EventWebSearch, hob.WebSearchEvent{}, "the model's provider searched the web by itself"},
 		{hob.EventToolCall, hob.ToolCallEvent{}, "a call with the arguments that will be used"},
 		{hob.EventToolResult, hob.ToolResultEvent{}, "the result of a call"},
 		{hob.EventStepCompleted, hob.StepCompletedEvent{}, "a step ends"},
