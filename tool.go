@@ -93,6 +93,27 @@ type BuiltinChange struct {
 	Config   json.RawMessage `json:"config,omitempty"`             // an object laid under every assignment's ConfigOverride
 }
 
+// Under lays the change's configuration under an assignment's: of a key that both have, the assignment's holds.
+func (c *BuiltinChange) Under(override json.RawMessage) (json.RawMessage, error) {
+	if c == nil || len(c.Config) == 0 || string(c.Config) == "{}" {
+		return override, nil
+	}
+	merged := map[string]json.RawMessage{}
+	for _, layer := range []json.RawMessage{c.Config, override} {
+		if len(layer) == 0 || string(layer) == "null" {
+			continue
+		}
+		if err := json.Unmarshal(layer, &merged); err != nil {
+			return nil, Errorf(Invalid, "config_override must be an object").With("field", "config_override")
+		}
+	}
+	out, err := json.Marshal(merged)
+	if err != nil {
+		return nil, Wrap("lay a configuration over another", err)
+	}
+	return out, nil
+}
+
 // ToolConfig is how an HTTP tool is called, or what a web tool may find.
 type ToolConfig struct {
 	Endpoint       string            `json:"endpoint,omitempty"`

@@ -12,6 +12,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,15 +158,32 @@ func (s *Set) Rows() []hob.Tool {
 	for _, name := range s.names {
 		b := s.builtins[name]
 		rows = append(rows, hob.Tool{
-			Name: b.name, Description: b.description, Type: hob.BuiltinTool, InputSchema: b.schema, IsActive: true,
+			Name: b.name, Description: b.description, Type: cmp.Or(b.kind, hob.BuiltinTool), InputSchema: b.schema, IsActive: true,
 		})
 	}
 	return rows
 }
 
+// Unavailable says why a tool of a workspace cannot do its work now, in a sentence that names the way out; "" where it
+// can. A builtin is one without an id. That a tool is switched off is another matter.
+func (s *Set) Unavailable(ctx context.Context, ws hob.WorkspaceID, t hob.Tool) string {
+	if t.ID != "" {
+		return s.unusable(&t)
+	}
+	b := s.builtins[t.Name]
+	switch {
+	case b == nil:
+		return noSuchBuiltin
+	case b.unavailable == nil:
+		return ""
+	}
+	return b.unavailable(ctx, s, ws)
+}
+
 // builtin is a tool of the platform: what the inventory shows, and how an assignment makes a runner of it.
 type builtin struct {
 	name        string
+	kind        hob.ToolKind    // hob.BuiltinTool where empty
 	description string          // NAME.md
 	schema      json.RawMessage // of all arguments
 	effect      hob.Effect
@@ -179,6 +197,9 @@ type builtin struct {
 	options func(s *Set, keys map[string]json.RawMessage) (any, error)
 	// check looks at options when an assignment is written; the text warns of what will not work. May be nil.
 	check func(c checking) (warning string)
+	// unavailable says what the tool lacks in a workspace, as Set.Unavailable. The tool is offered all the same, and a call
+	// of it says the same. nil: it lacks nothing.
+	unavailable func(ctx context.Context, s *Set, ws hob.WorkspaceID) string
 	// open makes the runner of one run. A text instead of a runner says why the tool cannot be used now.
 	open func(o opening) (hob.ToolRunner, string)
 }

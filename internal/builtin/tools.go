@@ -91,53 +91,79 @@ type loading struct {
 	numbers *Settings
 }
 
+const (
+	noSuchBuiltin = "this server has no builtin tool of that name"
+	switchedOff   = "it is switched off"
+)
+
 // load makes the runner of one assignment, or says why there is none.
 func (s *Set) load(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
+	if a.Off() {
+		return nil, switchedOff
+	}
 	if !isBuiltin(a) {
 		return s.loadCustom(l, a)
 	}
 	b := s.builtins[a.ToolName]
 	if b == nil {
-		return nil, "this server has no builtin tool of that name"
+		return nil, noSuchBuiltin
 	}
-	bound := s.bind(b.source(s), a.ConfigOverride)
+	config, err := a.Builtin.Under(a.ConfigOverride)
+	if err != nil {
+		return nil, messageOf(err)
+	}
+	bound := s.bind(b.source(s), config)
 	if bound.err != nil {
 		return nil, messageOf(bound.err)
 	}
 	return b.open(opening{
 		ctx: l.ctx, set: s, grant: l.grant, numbers: l.numbers, options: bound.options,
 		spec: hob.ToolSpec{
-			Name: b.name, Description: b.description, Schema: bound.schema, Kind: hob.BuiltinTool,
+			Name: b.name, Description: described(b.description, a.Builtin), Schema: bound.schema, Kind: hob.BuiltinTool,
 			Ref: "builtin:" + b.name, Recovery: b.recovery, Effect: b.effect, Parallel: b.parallel,
 			Pinned: bound.pinned, FullSchema: bound.full,
 		},
 	})
 }
 
+// described is a builtin's description with what the workspace added to it.
+func described(text string, c *hob.BuiltinChange) string {
+	if c == nil || c.Suffix == "" {
+		return text
+	}
+	return text + "\n\n" + c.Suffix
+}
+
 // loadCustom makes the runner of a custom HTTP tool.
 func (s *Set) loadCustom(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
-	t := a.Tool
-	switch {
-	case t == nil:
+	if a.Tool == nil {
 		return nil, "it no longer exists"
-	case !t.IsActive:
-		return nil, "it is switched off"
-	case t.Type != hob.HTTPTool:
-		return nil, fmt.Sprintf("tools of type %q are not carried out by this server", t.Type)
-	case s.Has(t.Name):
-		return nil, "its name is that of a builtin tool; rename it"
 	}
-	if err := hob.CheckToolName(t.Name); err != nil {
-		return nil, messageOf(err)
+	if why := s.unusable(a.Tool); why != "" {
+		return nil, why
 	}
-	if err := checkConfig(t.Config); err != nil {
-		return nil, messageOf(err)
-	}
-	bound := s.bind(customSource(t), a.ConfigOverride)
+	bound := s.bind(customSource(a.Tool), a.ConfigOverride)
 	if bound.err != nil {
 		return nil, messageOf(bound.err)
 	}
-	return newHTTPTool(s, l, t, bound), ""
+	return newHTTPTool(s, l, a.Tool, bound), ""
+}
+
+// unusable says why a custom tool's row cannot be carried out as it is, "" where it can.
+func (s *Set) unusable(t *hob.Tool) string {
+	switch {
+	case t.Type != hob.HTTPTool:
+		return fmt.Sprintf("tools of type %q are not carried out by this server", t.Type)
+	case s.Has(t.Name):
+		return "its name is that of a builtin tool; rename it"
+	}
+	if err := hob.CheckToolName(t.Name); err != nil {
+		return messageOf(err)
+	}
+	if err := checkConfig(t.Config); err != nil {
+		return messageOf(err)
+	}
+	return ""
 }
 
 // poolName names the connection pool of one grant: connections are never shared between agents or tools.
