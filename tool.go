@@ -79,6 +79,9 @@ type Tool struct {
 	UpdatedAt   Time            `json:"updated_at"`
 }
 
+// MaxToolVersions is how many versions of a tool are kept; the oldest goes when there would be more.
+const MaxToolVersions = 100
+
 // ToolVersion is a tool as it was after a change.
 type ToolVersion struct {
 	Tool
@@ -91,6 +94,7 @@ type BuiltinChange struct {
 	IsActive bool            `json:"is_active"`
 	Suffix   string          `json:"description_suffix,omitempty"` // put behind the builtin's description
 	Config   json.RawMessage `json:"config,omitempty"`             // an object laid under every assignment's ConfigOverride
+	Version  int64           `json:"version"`                      // 1 before the first change, and one more with each
 }
 
 // Under lays the change's configuration under an assignment's: of a key that both have, the assignment's holds.

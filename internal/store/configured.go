@@ -138,7 +138,7 @@ func (s *DB) Builtins(ctx context.Context, by hob.Principal) (map[string]hob.Bui
 func (s *DB) builtins(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.BuiltinChange, error) {
 	return recall(&s.configured, builtinsOf, ws, func() (map[string]hob.BuiltinChange, error) {
 		ctx, t := s.lookUp(ctx)
-		rows, err := many(ctx, t, scanBuiltin, `SELECT name, is_active, suffix, config FROM builtin_tools WHERE workspace_id = ?`, string(ws))
+		rows, err := many(ctx, t, scanBuiltin, `SELECT name, is_active, suffix, config, version FROM builtin_tools WHERE workspace_id = ?`, string(ws))
 		if err != nil {
 			return nil, hob.Wrap("list the changes of builtin tools", err)
 		}

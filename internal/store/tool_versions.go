@@ -7,9 +7,6 @@ import (
 	"hob"
 )
 
-// MaxToolVersions is how many versions of a tool are kept; the oldest goes when there would be more.
-const MaxToolVersions = 100
-
 // keepVersion copies a tool's row, as it was just written, to its versions. The headers stay sealed: they are bound to
 // the tool and open in either place.
 func keepVersion(ctx context.Context, t *tx, by hob.Principal, id hob.ToolID) error {
@@ -20,7 +17,7 @@ func keepVersion(ctx context.Context, t *tx, by hob.Principal, id hob.ToolID) er
 		return err
 	}
 	_, err = t.exec(ctx, `DELETE FROM tool_versions WHERE tool_id = ? AND version <= (SELECT version FROM tools WHERE id = ?) - ?`,
-		string(id), string(id), int64(MaxToolVersions))
+		string(id), string(id), int64(hob.MaxToolVersions))
 	return err
 }
 
@@ -66,7 +63,7 @@ func (s *DB) RestoreTool(ctx context.Context, by hob.Principal, id hob.ToolID, v
 		old, err := one(ctx, t, s.version, `SELECT `+versionColumns+` FROM tool_versions v JOIN tools t ON t.id = v.tool_id
 			WHERE v.tool_id = ? AND v.version = ?`, string(tool.ID), version)
 		if none(err) {
-			return hob.Errorf(hob.NotFound, "the tool has no version %d; the last %d are kept", version, MaxToolVersions).WithCode("version_not_found")
+			return hob.Errorf(hob.NotFound, "the tool has no version %d; the last %d are kept", version, hob.MaxToolVersions).WithCode("version_not_found")
 		}
 		if err != nil {
 			return err
@@ -90,26 +87,26 @@ type builtinRow struct {
 func scanBuiltin(r row) (b builtinRow, err error) {
 	var active int64
 	var config string
-	err = r.Scan(&b.name, &active, &b.Suffix, &config)
+	err = r.Scan(&b.name, &active, &b.Suffix, &config, &b.Version)
 	b.IsActive, b.Config = active != 0, json.RawMessage(config)
 	return b, err
 }
 
-// ChangeBuiltin writes what a workspace changed of a builtin tool; a change that changes nothing is not kept.
+// ChangeBuiltin writes what a workspace changed of a builtin tool.
 func (s *DB) ChangeBuiltin(ctx context.Context, by hob.Principal, name string, c hob.BuiltinChange) error {
 	if err := hob.Can(by, hob.ScopeConfigure, hob.Object{Kind: hob.ToolObject, Workspace: by.Workspace}); err != nil {
 		return err
 	}
-	config := object(c.Config)
 	return s.configure(ctx, "change a builtin tool", func(ctx context.Context, t *tx) error {
-		if c.IsActive && c.Suffix == "" && string(config) == "{}" {
-			_, err := t.exec(ctx, `DELETE FROM builtin_tools WHERE workspace_id = ? AND name = ?`, string(by.Workspace), name)
-			return err
-		}
-		_, err := t.exec(ctx, `INSERT INTO builtin_tools (workspace_id, name, is_active, suffix, config, updated_at) VALUES (?, ?, ?, ?, ?, ?)
+		// The first change of two at once makes the row; the second finds it and is refused.
+		n, err := t.exec(ctx, `INSERT INTO builtin_tools (workspace_id, name, is_active, suffix, config, version, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (workspace_id, name) DO UPDATE SET is_active = excluded.is_active, suffix = excluded.suffix,
-				config = excluded.config, updated_at = excluded.updated_at`,
-			string(by.Workspace), name, flag(c.IsActive), c.Suffix, string(config), s.now())
+				config = excluded.config, version = excluded.version, updated_at = excluded.updated_at
+			WHERE builtin_tools.version = excluded.version - 1`,
+			string(by.Workspace), name, flag(c.IsActive), c.Suffix, string(object(c.Config)), max(c.Version, 1)+1, s.now())
+		if err == nil && n == 0 {
+			err = hob.Errorf(hob.Conflict, "the builtin tool %s was changed meanwhile; read it again", name).WithCode("tool_changed")
+		}
 		return err
 	})
 }

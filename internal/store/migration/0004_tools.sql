@@ -29,6 +29,7 @@ CREATE TABLE builtin_tools (
 	is_active    {int} NOT NULL,
 	suffix       TEXT NOT NULL,
 	config       {json} NOT NULL,
+	version      {int} NOT NULL,
 	updated_at   {int} NOT NULL,
 	PRIMARY KEY (workspace_id, name)
 );

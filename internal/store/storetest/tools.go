@@ -19,6 +19,10 @@ func toolCases() map[string]func(*world) {
 		"ToolSecretsDoNotFollowAnEndpoint":  toolMoved,
 		"ToolDeletionTakesItsAssignments":   toolDeletion,
 		"ToolRenamingRenamesItsAssignments": toolRenamed,
+		"ToolVersionsAreKeptMasked":         toolVersions,
+		"ToolVersionIsRestoredWhole":        toolRestored,
+		"ToolVersionsAreBounded":            toolVersionsBounded,
+		"BuiltinChangesAreTheWorkspaces":    builtinChanges,
 	}
 }
 
@@ -172,4 +176,124 @@ func toolRenamed(w *world) {
 	got, err := w.s.Tool(w.ctx, w.service, made.ID)
 	w.must(err)
 	same(w, "name and description", got.Name+" "+got.Description, "after does before")
+}
+
+func toolVersions(w *world) {
+	made := w.newTool("weather", map[string]hob.Secret{"K": "first"})
+	same(w, "version of a new tool", made.Version, 1)
+	config := made.Config
+	config.Endpoint, config.Headers = "https://b.example/y", map[string]hob.Secret{"K": "second", "L": "more"}
+	_, err := w.s.UpdateTool(w.ctx, w.key, made.ID, hob.ToolPatch{Name: point("forecast"), Config: &config})
+	w.must(err)
+	_, err = w.s.UpdateTool(w.ctx, w.service, made.ID, hob.ToolPatch{IsActive: point(false)})
+	w.must(err)
+	list, err := w.s.ToolVersions(w.ctx, w.alice, made.ID)
+	w.must(err)
+	same(w, "number of versions", len(list), 3)
+	old, changed := map[string]hob.Secret{"K": hob.Mask}, map[string]hob.Secret{"K": hob.Mask, "L": hob.Mask}
+	for i, want := range []struct {
+		version  int64
+		name, by string
+		active   bool
+		headers  map[string]hob.Secret
+	}{{3, "forecast", "service:", false, changed}, {2, "forecast", w.key.Owner(), true, changed}, {1, "weather", "service:", true, old}} {
+		v := list[i]
+		if v.Version != want.version || v.Name != want.name || v.By != want.by || v.IsActive != want.active || v.ID != made.ID || v.UpdatedAt.IsZero() {
+			w.t.Errorf("version %d: %+v", want.version, v)
+		}
+		w.headers(v.Tool, want.headers)
+	}
+	_, err = w.s.ToolVersions(w.ctx, w.stranger, made.ID)
+	w.want(hob.NotFound, err)
+}
+
+func toolRestored(w *world) {
+	made := w.newTool("weather", map[string]hob.Secret{"K": "first"})
+	w.assign(w.agent.ID, "weather", &made.ID)
+	config := made.Config
+	config.Endpoint, config.Headers = "https://b.example/y", map[string]hob.Secret{"K": "second"}
+	_, err := w.s.UpdateTool(w.ctx, w.service, made.ID, hob.ToolPatch{Name: point("forecast"), Config: &config, IsActive: point(false)})
+	w.must(err)
+
+	_, err = w.s.RestoreTool(w.ctx, w.alice, made.ID, 1)
+	w.want(hob.Forbidden, err)
+	for _, version := range []int64{0, 3, -1} {
+		_, err = w.s.RestoreTool(w.ctx, w.service, made.ID, version)
+		w.want(hob.NotFound, err)
+	}
+	_, err = w.s.RestoreTool(w.ctx, w.service, made.ID, 1)
+	w.must(err)
+	got, err := w.s.Tool(w.ctx, w.service, made.ID)
+	w.must(err)
+	want := made // but switched off, as it was before the restore
+	want.IsActive, want.Version, want.UpdatedAt = false, 3, got.UpdatedAt
+	if d := cmp.Diff(want, got); d != "" {
+		w.t.Fatalf("-want +restored:\n%s", d)
+	}
+	w.headers(got, map[string]hob.Secret{"K": "first"})
+	list, err := w.s.Assignments(w.ctx, w.service, w.agent.ID)
+	w.must(err)
+	same(w, "name of the assignment", list[0].ToolName, "weather")
+
+	// A name that somebody else took meanwhile is refused, and nothing is restored.
+	w.newTool("forecast", nil)
+	_, err = w.s.RestoreTool(w.ctx, w.service, made.ID, 2)
+	w.want(hob.Conflict, err)
+	got, err = w.s.Tool(w.ctx, w.service, made.ID)
+	w.must(err)
+	same(w, "version after a refused restore", got.Version, 3)
+}
+
+func toolVersionsBounded(w *world) {
+	made := w.newTool("weather", nil)
+	const more = 3
+	for range hob.MaxToolVersions + more - 1 {
+		_, err := w.s.UpdateTool(w.ctx, w.service, made.ID, hob.ToolPatch{Description: point("again")})
+		w.must(err)
+	}
+	list, err := w.s.ToolVersions(w.ctx, w.service, made.ID)
+	w.must(err)
+	if n := len(list); n != hob.MaxToolVersions || list[0].Version != hob.MaxToolVersions+more || list[n-1].Version != more+1 {
+		w.t.Fatalf("%d versions, from %d to %d", n, list[0].Version, list[n-1].Version)
+	}
+	_, err = w.s.RestoreTool(w.ctx, w.service, made.ID, more)
+	w.want(hob.NotFound, err)
+	w.must(w.s.DeleteTool(w.ctx, w.service, made.ID))
+	_, err = w.s.ToolVersions(w.ctx, w.service, made.ID)
+	w.want(hob.NotFound, err)
+}
+
+func builtinChanges(w *world) {
+	w.assign(w.agent.ID, "clock", nil)
+	changes, err := w.s.Builtins(w.ctx, w.alice)
+	w.must(err)
+	same(w, "changes before the first", len(changes), 0)
+	off := hob.BuiltinChange{Suffix: "Only for money.", Config: json.RawMessage(`{"zone":"UTC"}`), Version: 1}
+	w.want(hob.Forbidden, w.s.ChangeBuiltin(w.ctx, w.alice, "clock", off))
+	w.want(hob.Forbidden, w.s.ChangeBuiltin(w.ctx, w.boundTo(w.agent.ID), "clock", off))
+	w.must(w.s.ChangeBuiltin(w.ctx, w.service, "clock", off))
+	w.want(hob.Conflict, w.s.ChangeBuiltin(w.ctx, w.service, "clock", off)) // made from a version that is not the newest
+	off.Version = 2
+	changes, err = w.s.Builtins(w.ctx, w.alice)
+	w.must(err)
+	if d := cmp.Diff(map[string]hob.BuiltinChange{"clock": off}, changes); d != "" {
+		w.t.Fatalf("-changed +read:\n%s", d)
+	}
+	elsewhere, err := w.s.Builtins(w.ctx, w.stranger)
+	w.must(err)
+	same(w, "changes of another workspace", len(elsewhere), 0)
+	for _, list := range []func() ([]hob.AssignedTool, error){
+		func() ([]hob.AssignedTool, error) { return w.s.Assignments(w.ctx, w.alice, w.agent.ID) },
+		func() ([]hob.AssignedTool, error) { return w.s.Scope(w.ctx, w.alice, w.agent.ID) },
+	} {
+		got, err := list()
+		w.must(err)
+		if len(got) != 1 || !got[0].Off() || got[0].Builtin == nil || got[0].Builtin.Suffix != off.Suffix {
+			w.t.Fatalf("assigned: %+v", got)
+		}
+	}
+	w.must(w.s.ChangeBuiltin(w.ctx, w.service, "clock", hob.BuiltinChange{IsActive: true, Version: 2}))
+	got, err := w.s.Scope(w.ctx, w.alice, w.agent.ID)
+	w.must(err)
+	same(w, "off after it was switched on", got[0].Off(), false)
 }
