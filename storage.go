@@ -3,7 +3,24 @@ package hob
 import (
 	"context"
 	"io"
+	"mime"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what storage takes.
+const (
+	MaxFileSize     = 50 << 20           // bytes of one object
+	MaxFileName     = 1024               // bytes of an object's name
+	MaxBucketID     = 100                // characters of a bucket's id
+	MaxBucketTypes  = 100                // content types that a bucket lists
+	MaxContentType  = 255                // bytes of a content type
+	MaxFilesDeleted = 1000               // objects that one request names
+	MaxLinkTime     = 7 * 24 * time.Hour // how long a signed link holds at most; at least a second
 )
 
 // Bucket is a named set of objects with what may be put into it.
@@ -17,6 +34,69 @@ type Bucket struct {
 	Types     []string    `json:"allowed_mime_types"` // type/subtype or type/*; nil = any
 	CreatedAt Time        `json:"created_at"`
 	UpdatedAt Time        `json:"updated_at"`
+}
+
+var bucketID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+// CheckBucketID says what is wrong with the id of a bucket to be made. The words that stand in its place in addresses
+// are taken.
+func CheckBucketID(id string) error {
+	taken := []string{"authenticated", "copy", "info", "list", "move", "public", "sign", "upload"}
+	switch {
+	case len(id) > MaxBucketID || !bucketID.MatchString(id):
+		return Errorf(Invalid, "a bucket's id has 1 to %d letters, digits, dots, hyphens and underscores and does not begin with a dot or hyphen",
+			MaxBucketID).With("field", "id")
+	case slices.Contains(taken, id):
+		return Errorf(Invalid, "no bucket can be called %q: it is a word of the addresses; choose another id", id).With("field", "id")
+	}
+	return nil
+}
+
+// Check says whether the bucket takes a file of this size and content type: TooLarge or Invalid where it does not.
+func (b Bucket) Check(size int64, contentType string) error {
+	if b.MaxSize != nil && size > *b.MaxSize {
+		return Errorf(TooLarge, "the file has more than the %d bytes that the bucket %s takes", *b.MaxSize, b.ID)
+	}
+	if b.Types == nil {
+		return nil
+	}
+	kind, _, _ := mime.ParseMediaType(contentType)
+	for _, t := range b.Types {
+		family, any := strings.CutSuffix(t, "/*")
+		if t == kind || any && (family == "*" || strings.HasPrefix(kind, family+"/")) {
+			return nil
+		}
+	}
+	return Errorf(Invalid, "mime type %s is not supported: the bucket %s takes %s", contentType, b.ID, strings.Join(b.Types, ", ")).
+		WithCode("invalid_mime_type")
+}
+
+// CleanFileName gives the name of an object as it is kept: without leading slashes. Names that could mean another place
+// than they say are Invalid.
+func CleanFileName(name string) (string, error) {
+	clean := strings.TrimLeft(name, "/")
+	why := ""
+	switch {
+	case clean == "":
+		why = "it is empty"
+	case len(clean) > MaxFileName:
+		why = "it has more than 1024 bytes"
+	case !utf8.ValidString(clean):
+		why = "it is not UTF-8"
+	case strings.ContainsFunc(clean, unicode.IsControl):
+		why = "it has a control character"
+	case strings.Contains(clean, `\`):
+		why = `it has a backslash; folders are told apart by /`
+	}
+	for part := range strings.SplitSeq(clean, "/") {
+		if why == "" && (part == "" || part == "." || part == "..") {
+			why = `it has an empty part, "." or ".."`
+		}
+	}
+	if why != "" {
+		return "", Errorf(Invalid, "the object's name cannot be used: %s", why).With("field", "path").WithCode("invalid_key")
+	}
+	return clean, nil
 }
 
 // BucketPatch changes what is not nil.
@@ -51,6 +131,14 @@ type FileQuery struct {
 	Limit, Offset  int
 }
 
+// FileMove is what of one object is to become another.
+type FileMove struct {
+	Bucket, Name     string
+	ToBucket, ToName string
+	Owner            string // of a copy, as Principal.Owner
+	Overwrite        bool   // a copy may take the place of an object; a move never does
+}
+
 // NewFile is a file to be stored.
 type NewFile struct {
 	Bucket, Name string
@@ -64,8 +152,8 @@ type NewFile struct {
 	Key string
 }
 
-// FileStore keeps buckets and what lies in them; the bytes are elsewhere. Changes give the blobs that nothing
-// names any more, for their deletion.
+// FileStore keeps buckets and what lies in them; the bytes are elsewhere. Changes give the blobs that nothing names any
+// more, for their deletion. Reading needs the right to see the bucket, all else ScopeConfigure.
 type FileStore interface {
 	CreateBucket(ctx context.Context, by Principal, b Bucket) (Bucket, error) // Conflict where the id is taken
 	Bucket(ctx context.Context, by Principal, id string) (Bucket, error)
@@ -73,18 +161,37 @@ type FileStore interface {
 	UpdateBucket(ctx context.Context, by Principal, id string, p BucketPatch) (Bucket, error)
 	DeleteBucket(ctx context.Context, by Principal, id string) error // Conflict where it is not empty
 
-	// PutFile keeps a file whose bytes are stored already. replayed: it was written under this key before.
-	PutFile(ctx context.Context, by Principal, f File, overwrite bool, key string) (kept File, replayed bool, freed []string, err error)
+	// PutFile keeps a file whose bytes are stored already.
+	PutFile(ctx context.Context, by Principal, p FilePut) (KeptFile, error)
 	File(ctx context.Context, by Principal, bucket, name string) (File, error)
+	// Files lists objects whose names begin with the prefix, those of folders below it included.
 	Files(ctx context.Context, by Principal, q FileQuery) (Page[File], error)
 	// MoveFile renames an object, also into another bucket. Conflict where the name is taken.
-	MoveFile(ctx context.Context, by Principal, bucket, name, toBucket, toName string) (File, error)
+	MoveFile(ctx context.Context, by Principal, m FileMove) (File, error)
+	// CopyFile makes a second object that names the same blob.
+	CopyFile(ctx context.Context, by Principal, m FileMove) (KeptFile, error)
 	// DeleteFiles deletes those that are there, and gives them.
 	DeleteFiles(ctx context.Context, by Principal, bucket string, names ...string) (deleted []File, freed []string, err error)
 	// EmptyBucket deletes all objects of a bucket.
 	EmptyBucket(ctx context.Context, by Principal, bucket string) (freed []string, err error)
 	// Blobs says which of the given blobs an object names.
 	Blobs(ctx context.Context, blobs []string) (map[string]bool, error)
+	// SweepWrites forgets the keys of writes that are past their time, and says how many there were.
+	SweepWrites(ctx context.Context) (int64, error)
+}
+
+// FilePut is a file whose bytes lie in its blob.
+type FilePut struct {
+	File      File
+	Overwrite bool   // false: Conflict where the name is taken
+	Key       string // as NewFile.Key
+}
+
+// KeptFile is what became of a FilePut.
+type KeptFile struct {
+	File     File
+	Replayed bool     // it was written under this key before, and now nothing was
+	Freed    []string // blobs that nothing names any more
 }
 
 // FileService is the object storage of workspaces: rows and bytes together.

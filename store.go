@@ -23,6 +23,7 @@ type Store interface {
 	SettingStore
 	ProviderKeyStore
 	ProfileStore
+	FileStore
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -72,10 +73,9 @@ type ToolStore interface {
 	// RestoreTool makes a tool what it was at a version, its headers included, as a new version. The switch stays as it is:
 	// going back to an older form does not switch on what somebody switched off.
 	RestoreTool(ctx context.Context, by Principal, id ToolID, version int64) (Tool, error)
-	// Builtins gives what the workspace changed of builtin tools, by name; those it never changed are absent.
+	// Builtins gives what the workspace changed of builtin tools, by name; those it left alone are absent.
 	Builtins(ctx context.Context, by Principal) (map[string]BuiltinChange, error)
-	// ChangeBuiltin replaces what the workspace changed of a builtin tool. The change's version is the one that it was made
-	// from, Conflict where that is not the newest any more. That there is such a tool is the caller's to know.
+	// ChangeBuiltin replaces what the workspace changed of a builtin tool. That there is such a tool is the caller's to know.
 	ChangeBuiltin(ctx context.Context, by Principal, name string, c BuiltinChange) error
 }
 

@@ -34,10 +34,11 @@ CREATE TABLE builtin_tools (
 	PRIMARY KEY (workspace_id, name)
 );
 
--- max_size is 0 and types is '' where nothing bounds them.
+-- max_size is -1 and types is '' where nothing bounds them.
 CREATE TABLE buckets (
 	workspace_id {key} NOT NULL REFERENCES workspaces (id),
 	id           {key} NOT NULL,
+	name         TEXT NOT NULL,
 	owner        {key} NOT NULL,
 	public       {int} NOT NULL,
 	max_size     {int} NOT NULL,

@@ -20,7 +20,7 @@ func Exercise(t *testing.T, open func(t *testing.T) hob.Store) {
 	t.Helper()
 	for _, group := range []map[string]func(*world){
 		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(), onceCases(),
-		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(),
+		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(), fileCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
