@@ -266,6 +266,8 @@ type CompleteEvent struct {
 	Steps            int          `json:"steps"`
 	ToolCalls        []CallRecord `json:"tool_calls"`
 	Usage            Usage        `json:"usage"`
-	RetrievedItems   int          `json:"retrieved_items"`
-	IsNewSession     bool         `json:"is_new_session"`
+	// Actions are those of the run in the usage ledger: how many of each.
+	Actions        map[string]int64 `json:"actions"`
+	RetrievedItems int              `json:"retrieved_items"`
+	IsNewSession   bool             `json:"is_new_session"`
 }

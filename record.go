@@ -4,18 +4,19 @@ import "encoding/json"
 
 // RunResult is the answer to a run that was waited for. Look at Status: a failed run is an answer, not an error.
 type RunResult struct {
-	RunID            RunID     `json:"run_id"`
-	SessionID        SessionID `json:"session_id"`
-	ContextHandlerID *string   `json:"context_handler_id" jsonschema:"not available yet: always null"`
-	Content          string    `json:"content"`
-	Error            *string   `json:"error"`
-	Code             *string   `json:"code"`
-	Usage            Usage     `json:"usage"`
-	RetrievedItems   int       `json:"retrieved_items" jsonschema:"not available yet: always 0"`
-	Status           Status    `json:"status"`
-	Steps            int       `json:"steps"`
-	IsNewSession     bool      `json:"is_new_session"`
-	Warnings         []string  `json:"warnings,omitempty"`
+	RunID            RunID            `json:"run_id"`
+	SessionID        SessionID        `json:"session_id"`
+	ContextHandlerID *string          `json:"context_handler_id" jsonschema:"not available yet: always null"`
+	Content          string           `json:"content"`
+	Error            *string          `json:"error"`
+	Code             *string          `json:"code"`
+	Usage            Usage            `json:"usage"`
+	Actions          map[string]int64 `json:"actions"` // of the usage ledger, model calls and the run itself included
+	RetrievedItems   int              `json:"retrieved_items" jsonschema:"not available yet: always 0"`
+	Status           Status           `json:"status"`
+	Steps            int              `json:"steps"`
+	IsNewSession     bool             `json:"is_new_session"`
+	Warnings         []string         `json:"warnings,omitempty"`
 }
 
 // RunRecord is a run as it is told afterwards.

@@ -159,7 +159,8 @@ type SessionFilter struct {
 // RunDetail is a run with its whole story.
 type RunDetail struct {
 	Run      Run
-	Messages []Message // its own turn: the user message first
+	Actions  map[string]int64 // of the usage ledger so far
+	Messages []Message        // its own turn: the user message first
 	Calls    []CallState
 	Events   []Event // without text deltas
 }

@@ -18,12 +18,11 @@ type Store interface {
 	FollowStore
 	HeldStore
 	OnceStore
-	UsageReader
+	UsageLedger
 	KeyStore
 	SettingStore
 	ProviderKeyStore
 	ProfileStore
-	FileStore
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -73,9 +72,10 @@ type ToolStore interface {
 	// RestoreTool makes a tool what it was at a version, its headers included, as a new version. The switch stays as it is:
 	// going back to an older form does not switch on what somebody switched off.
 	RestoreTool(ctx context.Context, by Principal, id ToolID, version int64) (Tool, error)
-	// Builtins gives what the workspace changed of builtin tools, by name; those it left alone are absent.
+	// Builtins gives what the workspace changed of builtin tools, by name; those it never changed are absent.
 	Builtins(ctx context.Context, by Principal) (map[string]BuiltinChange, error)
-	// ChangeBuiltin replaces what the workspace changed of a builtin tool. That there is such a tool is the caller's to know.
+	// ChangeBuiltin replaces what the workspace changed of a builtin tool. The change's version is the one that it was made
+	// from, Conflict where that is not the newest any more. That there is such a tool is the caller's to know.
 	ChangeBuiltin(ctx context.Context, by Principal, name string, c BuiltinChange) error
 }
 
@@ -87,6 +87,9 @@ type AssignmentStore interface {
 	// their order, each with its assignment where there is one, else with one that has no id and no configuration. Tools that
 	// are switched off are among them, see AssignedTool.Off, and so are ids of custom tools that are gone, whose Tool is nil.
 	Scope(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error)
+	// Standing says how the tools of some refs stand to runs of an agent now, in the order of the refs. It is asked before
+	// calls are carried out: it takes one trip to the database at most, and asks for no principal.
+	Standing(ctx context.Context, ws WorkspaceID, agent AgentID, refs []string) ([]Standing, error)
 	UpdateAssignment(ctx context.Context, by Principal, agent AgentID, id AssignmentID, config json.RawMessage) (Assignment, error)
 	Unassign(ctx context.Context, by Principal, agent AgentID, id AssignmentID) error
 }
@@ -204,7 +207,8 @@ type Summary struct {
 
 // RunState is all that is needed to drive a run on.
 type RunState struct {
-	Run      Run // Usage is what its model calls have cost so far
+	Run      Run              // Usage is what its model calls have cost so far
+	Actions  map[string]int64 // of the usage ledger so far
 	Pin      json.RawMessage
 	Messages []Message // its own turn so far
 	Calls    []CallState
@@ -292,8 +296,10 @@ type RunReader interface {
 	Events(ctx context.Context, by Principal, id RunID, after int64, limit int) ([]Event, error)
 }
 
-// UsageReader reads the usage ledger.
-type UsageReader interface {
+// UsageLedger is the usage ledger. What runs use is booked with their commits.
+type UsageLedger interface {
+	// Book writes down what a principal used outside of runs, for an agent or "".
+	Book(ctx context.Context, by Principal, agent AgentID, used []UsageEntry) error
 	// Usage sums up what the principal may see, by the filter's group, the largest use first (days in order).
 	Usage(ctx context.Context, by Principal, f UsageFilter) ([]UsageRow, error)
 	// AgentUsage is what the runs of an agent have used in model calls since a time, for its budget.

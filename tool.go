@@ -157,6 +157,28 @@ func (a *AssignedTool) Off() bool {
 	return a.Tool != nil && !a.Tool.IsActive || a.Builtin != nil && !a.Builtin.IsActive
 }
 
+// Is says whether the tool is the one behind a ToolSpec's Ref: "builtin:" and its name, or the id of a custom tool's row.
+func (a *AssignedTool) Is(ref string) bool {
+	if a.ToolID != nil {
+		return string(*a.ToolID) == ref
+	}
+	name, builtin := strings.CutPrefix(ref, BuiltinRef)
+	return builtin && name == a.ToolName
+}
+
+// BuiltinRef is what the Ref of a builtin tool begins with; its name follows.
+const BuiltinRef = "builtin:"
+
+// Standing is how a tool stands to an agent at a moment.
+type Standing int
+
+// The standings.
+const (
+	Withdrawn Standing = iota // the agent does not have it any more, or it or the agent is gone
+	SwitchedOff
+	Offered
+)
+
 // Grant is what a run may use: the agent's tools at the moment the run starts.
 type Grant struct {
 	Principal Principal
@@ -174,17 +196,20 @@ type ToolSpec struct {
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"` // JSON Schema of the arguments the model may send: pinned ones removed
 
-	Kind       ToolKind          `json:"kind"`
-	Ref        string            `json:"ref"` // the row or builtin behind the name; a name that now means another ref is refused
-	Recovery   Recovery          `json:"recovery"`
-	Effect     Effect            `json:"effect"`
-	Parallel   bool              `json:"parallel"`              // safe beside other parallel calls of the step
-	NoCap      bool              `json:"no_cap,omitempty"`      // its results are not cut
-	Pinned     PinnedArgs        `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
-	FullSchema json.RawMessage   `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
-	Timeout    time.Duration     `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
-	Native     bool              `json:"native,omitempty"`      // the model's provider carries it out by itself: it is asked for, but offered as no function
-	Search     *WebSearchOptions `json:"search,omitempty"`      // of a native tool: what is asked for
+	Kind       ToolKind        `json:"kind"`
+	Ref        string          `json:"ref"` // the row or builtin behind the name; a name that now means another ref is refused
+	Recovery   Recovery        `json:"recovery"`
+	Effect     Effect          `json:"effect"`
+	Parallel   bool            `json:"parallel"`              // safe beside other parallel calls of the step
+	NoCap      bool            `json:"no_cap,omitempty"`      // its results are not cut
+	Pinned     PinnedArgs      `json:"pinned,omitempty"`      // laid over the model's arguments, before everything else
+	FullSchema json.RawMessage `json:"full_schema,omitempty"` // schema with the pinned arguments, where it differs
+	Timeout    time.Duration   `json:"timeout,omitempty"`     // of one call; 0 = the engine's default
+	// Vouched: its answers are those of a service that the operator set up. Such a service may say of a JSON object, with
+	// "_platform_error": true, that it is why nothing came of the call, which is then Free.
+	Vouched bool              `json:"vouched,omitempty"`
+	Native  bool              `json:"native,omitempty"` // the model's provider carries it out by itself: it is asked for, but offered as no function
+	Search  *WebSearchOptions `json:"search,omitempty"` // of a native tool: what is asked for
 }
 
 // PinnedArgs are arguments that an assignment fixes.

@@ -15,7 +15,7 @@ import (
 const (
 	eventWidth   = 5
 	messageWidth = 6
-	callWidth    = 14
+	callWidth    = 16
 	usageWidth   = 19
 )
 
@@ -35,7 +35,7 @@ func newTexts() texts {
 			step = excluded.step, idx = excluded.idx, name = excluded.name, arguments = excluded.arguments,
 			status = excluded.status, recovery = excluded.recovery, attempt = excluded.attempt, result = excluded.result,
 			is_error = excluded.is_error, is_unknown = excluded.is_unknown, started_at = excluded.started_at,
-			ended_at = excluded.ended_at`),
+			ended_at = excluded.ended_at, action = excluded.action, free = excluded.free`),
 		usage: newBulk(`INSERT INTO usage (workspace_id, started_by, agent_id, run_id, run_n, component, model, step, prompt_tokens,
 			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, action, quantity, cost, unpriced,
 			created_at)`, usageWidth, ""),
@@ -229,7 +229,7 @@ func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, mes
 		}
 	}
 	if len(c.Usage) > 0 {
-		if err := s.texts.usage.insert(ctx, t, usageArgs(m, c, now)); err != nil {
+		if err := s.texts.usage.insert(ctx, t, usageArgs(m, c.Run, c.Usage, now)); err != nil {
 			return fmt.Errorf("insert usage: %w", err)
 		}
 	}
@@ -293,16 +293,16 @@ func callArgs(run int64, calls []hob.CallState) []any {
 		}
 		args = append(args, run, string(c.ID), int64(c.Step), int64(c.Index), c.Name, string(object(c.Arguments)), string(c.Status),
 			string(c.Recovery), int64(c.Attempt), c.Result.Text, flag(c.Result.IsError), flag(c.Result.Unknown),
-			c.StartedAt.Micros(), c.EndedAt.Micros())
+			c.StartedAt.Micros(), c.EndedAt.Micros(), c.Result.Action, flag(c.Result.Free))
 	}
 	return args
 }
 
-func usageArgs(m place, c hob.RunCommit, now int64) []any {
-	args := make([]any, 0, usageWidth*len(c.Usage))
-	for _, e := range c.Usage {
+func usageArgs(m place, run hob.RunID, entries []hob.UsageEntry, now int64) []any {
+	args := make([]any, 0, usageWidth*len(entries))
+	for _, e := range entries {
 		u := e.Usage
-		args = append(args, m.ws, m.by, m.agent, string(c.Run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
+		args = append(args, m.ws, m.by, m.agent, string(run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
 			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated),
 			cmp.Or(e.Action, hob.ActionModelCall), cmp.Or(e.Quantity, 1), int64(u.Cost), flag(e.Unpriced), now)
 	}

@@ -28,11 +28,13 @@ func (s *DB) Load(ctx context.Context, id hob.RunID) (hob.RunState, error) {
 }
 
 func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.RunState, error) {
-	var err error
+	ledger, err := bookedOf(ctx, t, []int64{x.n}, []storedRun{x})
+	if err != nil {
+		return st, err
+	}
+	st.Actions = ledger[x.n].actions
 	if !x.Status.Final() { // what an ended run cost is in its outcome
-		if st.Run.Usage, err = spent(ctx, t, x); err != nil {
-			return st, err
-		}
+		st.Run.Usage = ledger[x.n].usage
 	}
 	pin, err := one(ctx, t, scanText, `SELECT pin FROM run_pins WHERE digest = ?`, x.pin)
 	if err != nil && !none(err) { // seeded turns have none

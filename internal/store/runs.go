@@ -127,6 +127,13 @@ func stories(ctx context.Context, t *tx, runs []storedRun) ([]hob.RunDetail, err
 	for _, c := range calls {
 		at[c.run].Calls = append(at[c.run].Calls, c.CallState)
 	}
+	ledger, err := bookedOf(ctx, t, ns, runs)
+	if err != nil {
+		return nil, err
+	}
+	for n, b := range ledger {
+		at[n].Actions = b.actions
+	}
 	events, err := many(ctx, t, scanRunEvent, `SELECT run_n, seq, type, ts, data FROM run_events WHERE run_n IN `+in+
 		` AND type NOT IN `+deltaTypes+` ORDER BY run_n, seq`, args...)
 	if err != nil {
@@ -147,16 +154,17 @@ type runCall struct {
 	hob.CallState
 }
 
-const callColumns = `run_n, call_id, step, idx, name, arguments, status, recovery, attempt, result, is_error, is_unknown, started_at, ended_at`
+const callColumns = `run_n, call_id, step, idx, name, arguments, status, recovery, attempt, result, is_error, is_unknown, started_at, ended_at,
+	action, free`
 
 func scanCall(r row) (runCall, error) {
 	var c runCall
 	var arguments string
-	var isError, unknown, started, ended int64
+	var isError, unknown, free, started, ended int64
 	err := r.Scan(&c.run, &c.ID, &c.Step, &c.Index, &c.Name, &arguments, &c.Status, &c.Recovery, &c.Attempt, &c.Result.Text,
-		&isError, &unknown, &started, &ended)
+		&isError, &unknown, &started, &ended, &c.Result.Action, &free)
 	c.Arguments = json.RawMessage(arguments)
-	c.Result.IsError, c.Result.Unknown = isError != 0, unknown != 0
+	c.Result.IsError, c.Result.Unknown, c.Result.Free = isError != 0, unknown != 0, free != 0
 	c.StartedAt, c.EndedAt = hob.FromMicros(started), hob.FromMicros(ended)
 	return c, err
 }

@@ -25,9 +25,57 @@ func scanSums(r row) (u hob.Usage, err error) {
 // modelCalls are the entries that carry tokens.
 const modelCalls = `action = '` + hob.ActionModelCall + `'`
 
-// spent is what a run's model calls have cost so far.
-func spent(ctx context.Context, t *tx, x storedRun) (hob.Usage, error) {
-	return one(ctx, t, scanSums, `SELECT `+usageSums+` FROM usage WHERE run_n = ? AND run_id = ? AND `+modelCalls, x.n, string(x.ID))
+// booked is what the ledger has of a run.
+type booked struct {
+	usage   hob.Usage // of its model calls
+	actions map[string]int64
+}
+
+// bookedOf reads the ledger of runs, by their numbers. A number alone is not enough: it may have been another run's before.
+func bookedOf(ctx context.Context, t *tx, ns []int64, runs []storedRun) (map[int64]booked, error) {
+	type sum struct {
+		run      int64
+		id       hob.RunID
+		action   string
+		quantity int64
+		usage    hob.Usage
+	}
+	in, args := inList(ns)
+	sums, err := many(ctx, t, func(r row) (s sum, err error) {
+		err = r.Scan(append([]any{&s.run, &s.id, &s.action, &s.quantity}, sumsOf(&s.usage)...)...)
+		return s, err
+	}, `SELECT run_n, run_id, action, CAST(sum(quantity) AS BIGINT), `+usageSums+` FROM usage WHERE run_n IN `+in+`
+		GROUP BY run_n, run_id, action`, args...)
+	if err != nil {
+		return nil, hob.Wrap("add up what runs used", err)
+	}
+	out := make(map[int64]booked, len(runs))
+	for _, x := range runs {
+		b := booked{actions: map[string]int64{}}
+		for i := range sums {
+			if s := &sums[i]; s.run == x.n && s.id == x.ID {
+				b.actions[s.action] = s.quantity
+				if s.action == hob.ActionModelCall {
+					b.usage = s.usage
+				}
+			}
+		}
+		out[x.n] = b
+	}
+	return out, nil
+}
+
+// Book writes down what was used outside of runs: entries without a run. Who sees them is as for those of the principal's
+// runs.
+func (s *DB) Book(ctx context.Context, by hob.Principal, agent hob.AgentID, used []hob.UsageEntry) error {
+	if len(used) == 0 {
+		return nil
+	}
+	m := place{ws: string(by.Workspace), by: starter(by), agent: strings.ToLower(string(agent))}
+	now := s.now()
+	return s.write(ctx, "book what was used", func(ctx context.Context, t *tx) error {
+		return s.texts.usage.insert(ctx, t, usageArgs(m, "", used, now))
+	})
 }
 
 // AgentUsage adds up the model calls of an agent's runs since a time; a zero time means all of them. It asks for no

@@ -33,8 +33,8 @@ func commitKept(w *world) {
 		{Role: hob.RoleTool, CallID: "c2", Name: "t", Content: "bad arguments", IsError: true},
 	}
 	calls := []hob.CallState{
-		{ID: "c1", Step: 1, Index: 0, Name: "t", Arguments: json.RawMessage(`{"x":1}`), Status: hob.CallDone, Recovery: hob.RecoverOnce, Attempt: 1, Result: hob.Result{Text: "42"}, StartedAt: now(), EndedAt: now()},
-		{ID: "c2", Step: 1, Index: 1, Name: "t", Arguments: json.RawMessage(`{}`), Status: hob.CallDone, Recovery: hob.RecoverRead, Attempt: 2, Result: hob.Result{Text: "bad", IsError: true, Unknown: true}},
+		{ID: "c1", Step: 1, Index: 0, Name: "t", Arguments: json.RawMessage(`{"x":1}`), Status: hob.CallDone, Recovery: hob.RecoverOnce, Attempt: 1, Result: hob.Result{Text: "42", Action: "web_search"}, StartedAt: now(), EndedAt: now()},
+		{ID: "c2", Step: 1, Index: 1, Name: "t", Arguments: json.RawMessage(`{}`), Status: hob.CallDone, Recovery: hob.RecoverRead, Attempt: 2, Result: hob.Result{Text: "bad", IsError: true, Unknown: true, Free: true}},
 	}
 	c := step(r, event(2, hob.EventStepStarted, ""), event(3, hob.EventContentDelta, "let me see"), event(4, hob.EventToolCall, ""))
 	c.Base, c.Messages, c.Calls = 1, messages, calls
@@ -46,7 +46,8 @@ func commitKept(w *world) {
 	want := r
 	want.LastSeq, want.Usage = 4, spent.Add(spent)
 	if d := cmp.Diff(hob.RunState{
-		Run: want, Pin: json.RawMessage(`{"agent":{"name":"first"},"tools":[]}`), Calls: calls, VoidFrom: 3, Step: 1,
+		Run: want, Actions: map[string]int64{hob.ActionModelCall: 2}, Calls: calls, VoidFrom: 3, Step: 1,
+		Pin:      json.RawMessage(`{"agent":{"name":"first"},"tools":[]}`),
 		Messages: append([]hob.Message{{Role: hob.RoleUser, Content: "hello from " + string(r.ID)}}, messages...),
 	}, st); d != "" {
 		w.t.Fatalf("-want +loaded:\n%s", d)

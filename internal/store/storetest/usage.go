@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ func usageCases() map[string]func(*world) {
 		"UsageOfARunCountsModelCallsAlone": usageOfRun,
 		"UsageOfAnAgentIsSinceATime":       usageOfAgent,
 		"UsageOfNothingIsNothing":          usageNothing,
+		"UsageOfARunIsToldWithIt":          usageTold,
+		"UsageOutsideOfRunsIsBooked":       usageBooked,
 	}
 }
 
@@ -178,6 +181,48 @@ func usageOfRun(w *world) {
 	got, err := w.s.Run(w.ctx, w.alice, r.ID)
 	w.must(err)
 	same(w, "of the ended run", got.Usage, want)
+}
+
+func usageTold(w *world) {
+	w.must(w.s.DeleteSession(w.ctx, w.alice, "", w.begin(w.alice, "gone").Session))
+	alices, keys := w.ledger()
+	w.used(alices, hob.UsageEntry{Action: hob.ActionToolCall}, hob.UsageEntry{Action: hob.ActionWebSearch})
+	for run, want := range map[*hob.Run]map[string]int64{
+		&alices: {hob.ActionModelCall: 2, hob.ActionToolCall: 4, hob.ActionWebSearch: 1},
+		&keys:   {hob.ActionModelCall: 1, hob.ActionToolCall: 1, hob.ActionRun: 1},
+	} {
+		d, err := w.s.RunDetail(w.ctx, w.service, run.ID)
+		w.must(err)
+		st, err := w.s.Load(w.ctx, run.ID)
+		w.must(err)
+		if !maps.Equal(want, d.Actions) || !maps.Equal(want, st.Actions) {
+			w.t.Errorf("the run is told with %v and loaded with %v, want %v", d.Actions, st.Actions, want)
+		}
+	}
+	d, err := w.s.RunDetail(w.ctx, w.service, w.begin(w.bob, "empty").ID)
+	w.must(err)
+	if d.Actions == nil || len(d.Actions) > 0 {
+		w.t.Errorf("a run that used nothing is told with %v", d.Actions)
+	}
+}
+
+func usageBooked(w *world) {
+	w.ledger()
+	w.must(w.s.Book(w.ctx, w.alice, "", nil))
+	w.must(w.s.Book(w.ctx, w.alice, "", []hob.UsageEntry{{Action: hob.ActionWebSearch}, {Component: hob.ComponentVision, Model: "eye", Usage: tokens(2)}}))
+	w.must(w.s.Book(w.ctx, w.key, hob.AgentID(strings.ToUpper(string(w.agent.ID))), []hob.UsageEntry{{Action: hob.ActionWebSearch, Quantity: 2}}))
+	for name, c := range map[string]struct {
+		by   hob.Principal
+		f    hob.UsageFilter
+		want string
+	}{
+		"all":           {w.service, hob.UsageFilter{GroupBy: hob.ByAction}, "llm_call:4/4/231/112/1/1 agent_tool_call:4/0/0/0/0/0 web_search:3/0/0/0/0/0 agent_run:1/0/0/0/0/0"},
+		"alice's":       {w.alice, hob.UsageFilter{GroupBy: hob.ByAction}, "llm_call:3/3/224/112/1/0 agent_tool_call:3/0/0/0/0/0 web_search:1/0/0/0/0/0"},
+		"the agent's":   {w.service, hob.UsageFilter{Agent: w.agent.ID, GroupBy: hob.ByAction}, "llm_call:2/2/220/110/1/0 agent_tool_call:3/0/0/0/0/0 web_search:2/0/0/0/0/0"},
+		"the key's own": {w.key, hob.UsageFilter{Agent: w.agent.ID}, ":2/0/0/0/0/0"},
+	} {
+		same(w, name, w.usage(c.by, c.f), c.want)
+	}
 }
 
 func usageOfAgent(w *world) {
