@@ -18,7 +18,7 @@ type Store interface {
 	FollowStore
 	HeldStore
 	OnceStore
-	UsageReader
+	UsageLedger
 	KeyStore
 	SettingStore
 	ProviderKeyStore
@@ -88,6 +88,9 @@ type AssignmentStore interface {
 	// their order, each with its assignment where there is one, else with one that has no id and no configuration. Tools that
 	// are switched off are among them, see AssignedTool.Off, and so are ids of custom tools that are gone, whose Tool is nil.
 	Scope(ctx context.Context, by Principal, agent AgentID) ([]AssignedTool, error)
+	// Standing says how the tools of some refs stand to runs of an agent now, in the order of the refs. It is asked before
+	// calls are carried out: it takes one trip to the database at most, and asks for no principal.
+	Standing(ctx context.Context, ws WorkspaceID, agent AgentID, refs []string) ([]Standing, error)
 	UpdateAssignment(ctx context.Context, by Principal, agent AgentID, id AssignmentID, config json.RawMessage) (Assignment, error)
 	Unassign(ctx context.Context, by Principal, agent AgentID, id AssignmentID) error
 }
@@ -205,7 +208,8 @@ type Summary struct {
 
 // RunState is all that is needed to drive a run on.
 type RunState struct {
-	Run      Run // Usage is what its model calls have cost so far
+	Run      Run              // Usage is what its model calls have cost so far
+	Actions  map[string]int64 // of the usage ledger so far
 	Pin      json.RawMessage
 	Messages []Message // its own turn so far
 	Calls    []CallState
@@ -293,8 +297,10 @@ type RunReader interface {
 	Events(ctx context.Context, by Principal, id RunID, after int64, limit int) ([]Event, error)
 }
 
-// UsageReader reads the usage ledger.
-type UsageReader interface {
+// UsageLedger is the usage ledger. What runs use is booked with their commits.
+type UsageLedger interface {
+	// Book writes down what a principal used outside of runs, for an agent or "".
+	Book(ctx context.Context, by Principal, agent AgentID, used []UsageEntry) error
 	// Usage sums up what the principal may see, by the filter's group, the largest use first (days in order).
 	Usage(ctx context.Context, by Principal, f UsageFilter) ([]UsageRow, error)
 	// AgentUsage is what the runs of an agent have used in model calls since a time, for its budget.
