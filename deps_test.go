@@ -53,6 +53,7 @@ func mayImport() map[string][]string {
 		"internal/store/storetest": {"."},
 		"internal/fakeai":          {"."},
 		"internal/fakeai/cmd":      {"internal/fakeai"},
+		"internal/fakeweb":         {},
 		"internal/pgtest":          {},
 		"internal/pgtest/run":      {"internal/pgtest"},
 		"internal/bench":           {everything},
@@ -63,7 +64,7 @@ func mayImport() map[string][]string {
 
 // testOnly lists the packages that serve tests: the program must not contain them.
 func testOnly() []string {
-	return []string{"internal/fakeai", "internal/pgtest", "internal/store/storetest"}
+	return []string{"internal/fakeai", "internal/fakeweb", "internal/pgtest", "internal/store/storetest"}
 }
 
 // source is one parsed Go file of the module.

@@ -23,6 +23,13 @@ type source struct {
 	schema  json.RawMessage
 	keys    []string // of config_override that are no arguments
 	options func(keys map[string]json.RawMessage) (any, error)
+	// argumentsFirst: an argument of the name of a key means the argument, but for rulesKey.
+	argumentsFirst bool
+}
+
+// isKey says whether a member of config_override is no argument.
+func (s *source) isKey(name string, schema *inputSchema) bool {
+	return slices.Contains(s.keys, name) && !(s.argumentsFirst && name != rulesKey && schema.has(name))
 }
 
 func (b *builtin) source(s *Set) source {
@@ -34,7 +41,11 @@ func (b *builtin) source(s *Set) source {
 }
 
 func customSource(t *hob.Tool) source {
-	return source{schema: t.InputSchema, keys: []string{rulesKey}}
+	return source{
+		schema: t.InputSchema, argumentsFirst: true,
+		keys:    []string{rulesKey, allowedHostsKey, timeoutKey, maxCharsKey, maxCallsKey},
+		options: func(keys map[string]json.RawMessage) (any, error) { return readLimits(keys) },
+	}
 }
 
 // binding is what a config_override makes of a tool: immutable and shared by all runs that have the same one.
@@ -125,7 +136,7 @@ func newBinding(src source, config json.RawMessage) *binding {
 	own := map[string]json.RawMessage{}
 	for _, k := range keys {
 		switch {
-		case slices.Contains(src.keys, k.name):
+		case src.isKey(k.name, schema):
 			own[k.name] = k.value
 		case schema.has(k.name):
 			if err := schema.checkProperty(k.name, k.value); err != nil {

@@ -74,7 +74,11 @@ type Deps struct {
 	// Database is what database_query reaches; nil turns the tool off and DatabaseOff says why.
 	Database    Database
 	DatabaseOff string
-	Clock       hob.Clock // nil means hob.SystemClock
+	// Exa and Firecrawl are what the operator gave for web_search and web_scrape; what a workspace sets comes first.
+	Exa, Firecrawl Service
+	// Models opens the model that describes images for web_scrape; nil: none is described.
+	Models hob.ModelOpener
+	Clock  hob.Clock // nil means hob.SystemClock
 	// Log tells the operator why a request of a tool came to no answer, which models and users do not read; nil: nothing.
 	Log      *slog.Logger
 	Settings Settings
@@ -119,6 +123,11 @@ type Set struct {
 	names    []string // of the builtins, sorted
 	bindings *bindings
 	tables   *descriptions
+
+	services                 services
+	exaLimit, firecrawlLimit *limiter
+	pages                    chan struct{} // a place for each page that is made into text
+	calls                    *callCounts
 }
 
 var _ hob.Toolset = (*Set)(nil)
@@ -141,11 +150,16 @@ func New(d Deps) *Set {
 	}
 	d.Settings = d.Settings.withDefaults()
 	return &Set{
-		deps:     d,
-		builtins: maps.Clone(registry),
-		names:    slices.Sorted(maps.Keys(registry)),
-		bindings: newBindings(maxBindingBytes),
-		tables:   newDescriptions(d.Clock, d.Settings.DescribeFor),
+		deps:           d,
+		builtins:       maps.Clone(registry),
+		names:          slices.Sorted(maps.Keys(registry)),
+		bindings:       newBindings(maxBindingBytes),
+		tables:         newDescriptions(d.Clock, d.Settings.DescribeFor),
+		services:       services{d.Setting},
+		exaLimit:       newLimiter(d.Clock),
+		firecrawlLimit: newLimiter(d.Clock),
+		pages:          make(chan struct{}, maxPages),
+		calls:          newCallCounts(),
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"hob"
@@ -21,12 +23,6 @@ var httpRequestText string
 // maxHeaderShown bounds the value of one response header, in characters.
 const maxHeaderShown = 512
 
-// Keys of config_override that are options of http_request.
-const (
-	allowedHostsKey = "allowed_hosts"
-	recoveryKey     = "recovery"
-)
-
 func init() {
 	add(builtin{
 		name:        "http_request",
@@ -38,48 +34,16 @@ func init() {
 			`"body":{"description":"Request body, sent as JSON; not for GET and HEAD. Text is sent as it is when headers name another Content-Type"}` +
 			`},"required":["url"],"additionalProperties":false}`),
 		effect: hob.EffectExternal, recovery: hob.RecoverOnce,
-		keys:    []string{allowedHostsKey, recoveryKey},
-		options: func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readHTTPOptions(keys) },
+		keys:    []string{allowedHostsKey, methodsKey, timeoutKey, maxCharsKey, maxCallsKey, recoveryKey, resultKey},
+		options: func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readLimits(keys) },
 		open: func(o opening) (hob.ToolRunner, string) {
-			options := o.options.(*httpOptions)
-			o.spec.Recovery = options.recovery
-			o.spec.Timeout = o.numbers.HTTPTimeout + callGrace
-			return &httpRequest{
-				set: o.set, spec: o.spec, numbers: o.numbers, hosts: options.hosts, pool: poolName(o.grant, o.spec.Ref),
-			}, ""
+			t := &httpRequest{set: o.set, spec: o.spec, numbers: o.numbers, limits: o.options.(*limits), pool: poolName(o.grant, o.spec.Ref)}
+			t.timeout = orDefault(t.limits.timeout, o.numbers.HTTPTimeout)
+			t.spec.Recovery = cmp.Or(t.limits.recovery, hob.RecoverOnce)
+			t.spec.Timeout = t.timeout + callGrace
+			return t, ""
 		},
 	})
-}
-
-// httpOptions are what an assignment of http_request sets.
-type httpOptions struct {
-	hosts    []string // empty: the public internet
-	recovery hob.Recovery
-}
-
-// readHTTPOptions reads allowed_hosts and recovery. An empty list of hosts is an error: to some it means nothing, to
-// others everything.
-func readHTTPOptions(keys map[string]json.RawMessage) (*httpOptions, error) {
-	o := &httpOptions{recovery: hob.RecoverOnce}
-	if raw, ok := keys[allowedHostsKey]; ok {
-		if json.Unmarshal(raw, &o.hosts) != nil || len(o.hosts) == 0 {
-			return nil, badKey(allowedHostsKey, `must be a list of at least one host, like ["api.example.com","*.example.org"]; leave it out to allow the public internet`)
-		}
-		if err := egress.CheckAllowedHosts(o.hosts); err != nil {
-			return nil, badKey(allowedHostsKey, "is not usable: %s", err.Error())
-		}
-	}
-	if raw, ok := keys[recoveryKey]; ok {
-		if json.Unmarshal(raw, &o.recovery) != nil {
-			o.recovery = ""
-		}
-		switch o.recovery {
-		case hob.RecoverRead, hob.RecoverKeyed, hob.RecoverOnce:
-		default:
-			return nil, badKey(recoveryKey, "must be read, keyed or once")
-		}
-	}
-	return o, nil
 }
 
 // httpRequest sends the request a model describes.
@@ -87,11 +51,12 @@ type httpRequest struct {
 	set     *Set
 	spec    hob.ToolSpec
 	numbers *Settings // of the workspace
-	hosts   []string
+	limits  *limits
+	timeout time.Duration
 	pool    string
 }
 
-// httpAnswer is the result the model reads.
+// httpAnswer is the result the model reads where the assignment asks for all of it.
 type httpAnswer struct {
 	Status    int               `json:"status"`
 	URL       string            `json:"url,omitempty"` // where redirects led
@@ -100,15 +65,28 @@ type httpAnswer struct {
 	Truncated bool              `json:"truncated"`
 }
 
+// httpFault is the result of an answer that is none the model asked for.
+type httpFault struct {
+	Error     string `json:"error"`
+	Status    int    `json:"status"`
+	Location  string `json:"location,omitempty"`
+	Body      string `json:"body,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+}
+
 // Spec describes the tool.
 func (t *httpRequest) Spec() hob.ToolSpec { return t.spec }
 
-// Call sends the request. Its result is JSON: an httpAnswer, with IsError from status 400 on, or {"error"} when there
-// was no answer. The error is that of a cancelled ctx.
+// Call sends the request. Its result is the body of a 2xx as it is, and an httpFault for any other status; or, where the
+// assignment says so, an httpAnswer whatever the status. Without an answer it is {"error"}. A status of 400 and above is an
+// error. The error is that of a cancelled ctx.
 func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	req, err := t.request(c)
 	if err != nil {
 		return errorJSON("%s", messageOf(err)), nil
+	}
+	if !t.set.calls.take(c, t.limits.maxCalls) {
+		return errorJSON("%s", t.limits.spent(c.Name)), nil
 	}
 	res, err := t.set.deps.Egress.Do(ctx, req)
 	if err != nil {
@@ -120,7 +98,10 @@ func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		r.Unknown = unanswered(err, req.Method)
 		return r, nil
 	}
-	return t.result(req, res), nil
+	if t.limits.full || req.Method == http.MethodHead { // whose answer is its headers
+		return t.whole(req, res), nil
+	}
+	return t.body(req, res), nil
 }
 
 func (t *httpRequest) request(c hob.Call) (egress.Request, error) {
@@ -139,6 +120,8 @@ func (t *httpRequest) request(c hob.Call) (egress.Request, error) {
 		return egress.Request{}, hob.Errorf(hob.Invalid, "url is required")
 	case !isMethod(method):
 		return egress.Request{}, hob.Errorf(hob.Invalid, "method must be GET, POST, PUT, DELETE, PATCH or HEAD")
+	case !t.limits.allows(method):
+		return egress.Request{}, hob.Errorf(hob.Invalid, "the method %s is not allowed here; use %s", method, strings.Join(t.limits.methods, ", "))
 	}
 	header := make(http.Header, len(in.Headers)+2)
 	for name, value := range in.Headers {
@@ -155,8 +138,8 @@ func (t *httpRequest) request(c hob.Call) (egress.Request, error) {
 	_, adminWrote := t.spec.Pinned["headers"]
 	return egress.Request{
 		Pool: t.pool, Method: method, URL: in.URL, Header: header, Body: body,
-		Timeout: t.numbers.HTTPTimeout, MaxBody: readCap(t.numbers.MaxOutput),
-		Redirects: redirectsFor(method), AllowedHosts: t.hosts, ModelHeaders: !adminWrote,
+		Timeout: t.timeout, MaxBody: readCap(t.most()),
+		Redirects: redirectsFor(method), AllowedHosts: t.limits.hosts, ModelHeaders: !adminWrote,
 		Once: t.spec.Recovery == hob.RecoverOnce, BeginBy: c.BeginBy,
 	}, nil
 }
@@ -211,23 +194,79 @@ func isJSONText(s string) bool {
 	return s != "" && (s[0] == '{' || s[0] == '[') && json.Valid([]byte(s))
 }
 
-func (t *httpRequest) result(req egress.Request, res *egress.Response) hob.Result {
-	settings := t.numbers
+// most is how many characters of a body are shown.
+func (t *httpRequest) most() int { return t.limits.chars(t.numbers.MaxOutput) }
+
+// body is the result that is the body alone.
+func (t *httpRequest) body(req egress.Request, res *egress.Response) hob.Result {
+	text, readable := bodyText(res)
+	switch {
+	case res.Status >= 400:
+		f := httpFault{
+			Error: fmt.Sprintf("HTTP %d: %s", res.Status, cmp.Or(http.StatusText(res.Status), "no further information")), Status: res.Status,
+		}
+		out := t.fitting(strings.TrimSpace(text), res.Truncated, func(body string, cut bool) any {
+			f.Body, f.Truncated = body, cut
+			return f
+		})
+		return hob.Result{Text: string(out), IsError: true}
+	case res.Status >= 300:
+		location, _ := cut(strings.ToValidUTF8(res.Header.Get("Location"), "\ufffd"), maxHeaderShown)
+		return hob.Result{IsError: true, Text: string(encode(httpFault{
+			Error:  fmt.Sprintf("HTTP %d: the server answered with a redirect, which is not followed for %s", res.Status, req.Method),
+			Status: res.Status, Location: location,
+		}))}
+	}
+	return hob.Result{Text: shownBody(res, text, readable, t.most(), t.numbers.MaxResult)}
+}
+
+// fitting encodes an answer with as much of its body as may be shown. JSON may need several characters for one of the body;
+// it must stay whole JSON below the cap of all results.
+func (t *httpRequest) fitting(body string, truncated bool, with func(body string, truncated bool) any) json.RawMessage {
+	body, more := cut(body, t.most())
+	out := encode(with(body, truncated || more))
+	for runes(out) > t.numbers.MaxResult && body != "" {
+		body, _ = cut(body, utf8.RuneCountInString(body)/2)
+		out = encode(with(body, true))
+	}
+	return out
+}
+
+// shownBody is the text of a 2xx, marked where it is cut.
+func shownBody(res *egress.Response, text string, readable bool, most, maxResult int) string {
+	if text == "" {
+		return string(encode(emptyAnswer{true, res.Status}))
+	}
+	most = max(1, min(most, maxResult-len(cutNote(maxResult))))
+	short, more := cut(text, most)
+	if !more && !(readable && res.Truncated) {
+		return text
+	}
+	return short + cutNote(most)
+}
+
+// emptyAnswer is the result of a 2xx without a body.
+type emptyAnswer struct {
+	OK     bool `json:"ok"`
+	Status int  `json:"status"`
+}
+
+// cutNote marks a body that is shown in part.
+func cutNote(n int) string {
+	return fmt.Sprintf("\n[truncated: only the first %d characters are shown]", n)
+}
+
+// whole is the result that tells all of the answer.
+func (t *httpRequest) whole(req egress.Request, res *egress.Response) hob.Result {
 	text, _ := bodyText(res)
-	a := httpAnswer{Status: res.Status, Headers: shownHeaders(res.Header), Truncated: res.Truncated}
+	a := httpAnswer{Status: res.Status, Headers: shownHeaders(res.Header)}
 	if redirected(req.URL, res.URL) {
 		a.URL = res.URL
 	}
-	var more bool
-	a.Body, more = cut(text, settings.MaxOutput)
-	a.Truncated = a.Truncated || more
-	out := encode(a)
-	// JSON may need several characters for one of the body; it must stay whole JSON below the cap of all results.
-	for utf8.RuneCount(out) > settings.MaxResult && a.Body != "" {
-		a.Body, _ = cut(a.Body, utf8.RuneCountInString(a.Body)/2)
-		a.Truncated = true
-		out = encode(a)
-	}
+	out := t.fitting(text, res.Truncated, func(body string, cut bool) any {
+		a.Body, a.Truncated = body, cut
+		return a
+	})
 	return hob.Result{Text: string(out), IsError: res.Status >= 400}
 }
 

@@ -19,6 +19,117 @@ import (
 	"hob/internal/builtin"
 )
 
+// whole is the assignment whose results tell all of an answer.
+const whole = `{"result":"full"}`
+
+func TestHTTPRequest_TheResultIsTheBodyUnlessTheAssignmentAsksForAll(t *testing.T) {
+	t.Parallel()
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/empty":
+			w.WriteHeader(http.StatusNoContent)
+		case "/gone":
+			w.Header().Set("Content-Type", "text/plain")
+			w.WriteHeader(http.StatusGone)
+			_, _ = io.WriteString(w, "moved away")
+		case "/moved":
+			http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
+		case "/long":
+			_, _ = io.WriteString(w, strings.Repeat("long ", 5000))
+		default:
+			_, _ = io.WriteString(w, `{"a":"<b>"}`)
+		}
+	})
+	s := newSet(t, builtin.Deps{}, srv)
+	long := strings.Repeat("long ", 2000)
+	for _, config := range []string{"", `{"result":"body"}`} {
+		r := one(t, s, assign("http_request", config))
+		for args, want := range map[string]hob.Result{
+			`"}`:                         {Text: `{"a":"<b>"}`},
+			`/empty"}`:                   {Text: `{"ok":true,"status":204}`},
+			`/gone"}`:                    {Text: `{"error":"HTTP 410: Gone","status":410,"body":"moved away"}`, IsError: true},
+			`/moved","method":"POST"}`:   {Text: `{"error":"HTTP 307: the server answered with a redirect, which is not followed for POST","status":307,"location":"/"}`, IsError: true},
+			`/long"}`:                    {Text: long + "\n[truncated: only the first 10000 characters are shown]"},
+			`/empty","method":"DELETE"}`: {Text: `{"ok":true,"status":204}`},
+		} {
+			if diff := cmp.Diff(want, call(t, r, `{"url":"`+srv.URL+args)); diff != "" {
+				t.Errorf("%s %s (-want +got):\n%s", config, args, diff)
+			}
+		}
+		if a := read(t, call(t, r, `{"url":"`+srv.URL+`","method":"HEAD"}`)); a.Status != 200 || a.Headers["content-length"] != "11" {
+			t.Errorf("HEAD: %+v", a)
+		}
+	}
+}
+
+func TestHTTPRequest_AnAssignmentSetsLimits(t *testing.T) {
+	t.Parallel()
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(10 * time.Second):
+			}
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", 30_000))
+	})
+	s := newSet(t, builtin.Deps{}, srv)
+	at := func(config, args string) hob.Result {
+		return call(t, one(t, s, assign("http_request", config)), `{"url":"`+srv.URL+args)
+	}
+	if r := at(`{"methods":["get","HEAD"]}`, `","method":"POST"}`); r.Text != `{"error":"the method POST is not allowed here; use GET, HEAD"}` || !r.IsError {
+		t.Errorf("methods: %+v", r)
+	}
+	if r := at(`{"methods":["get"]}`, `"}`); r.IsError {
+		t.Errorf("an allowed method: %+v", r)
+	}
+	for most, want := range map[string]string{"100": "first 100 characters", "20000": "first 20000 characters"} {
+		if r := at(`{"max_chars":`+most+`}`, `"}`); !strings.Contains(r.Text, want) {
+			t.Errorf("max_chars %s: %d characters", most, len(r.Text))
+		}
+	}
+	if r := at(`{"timeout_seconds":0.2}`, `/slow"}`); r.Text != `{"error":"no complete answer within 200ms"}` {
+		t.Errorf("timeout_seconds: %+v", r)
+	}
+	if spec := one(t, s, assign("http_request", `{"timeout_seconds":300}`)).Spec(); spec.Timeout < 300*time.Second {
+		t.Errorf("the call may take %s", spec.Timeout)
+	}
+}
+
+func TestLimits_CallsAreBoundedPerRun(t *testing.T) {
+	t.Parallel()
+	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") })
+	s := newSet(t, builtin.Deps{}, srv)
+	row := customRow(srv.URL, "GET")
+	for name, tool := range map[string]hob.AssignedTool{
+		"http_request": assign("http_request", `{"max_calls_per_run":2}`), "custom": assignCustom(row, `{"max_calls_per_run":2}`),
+	} {
+		for _, run := range []hob.RunID{"run_1", "run_2"} {
+			var got []bool
+			for range 3 { // a runner is made anew when a run goes on after an approval
+				r := one(t, s, tool)
+				args := `{}`
+				if name == "http_request" {
+					args = `{"url":"` + srv.URL + `"}`
+				}
+				c := callOf(r, args)
+				c.Run = run
+				res, err := r.Call(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.IsError && !strings.Contains(res.Text, "may be called 2 times in a run, which it was") {
+					t.Errorf("%s: %s", name, res.Text)
+				}
+				got = append(got, res.IsError)
+			}
+			if diff := cmp.Diff([]bool{false, false, true}, got); diff != "" {
+				t.Errorf("%s in %s: refused (-want +got):\n%s", name, run, diff)
+			}
+		}
+	}
+}
+
 func TestHTTPRequest_ReportsStatusHeadersAndBody(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -27,7 +138,7 @@ func TestHTTPRequest_ReportsStatusHeadersAndBody(t *testing.T) {
 		w.Header().Set("Set-Cookie", "session=1")
 		_, _ = io.WriteString(w, `{"a":"<b>&"}`)
 	})
-	res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", "")), `{"url":"`+srv.URL+`"}`)
+	res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole)), `{"url":"`+srv.URL+`"}`)
 	want := `{"status":200,"headers":{"content-length":"12","content-type":"application/json","x-ratelimit-remaining":"7"},"body":"{\"a\":\"<b>&\"}","truncated":false}`
 	if diff := cmp.Diff(want, res.Text); diff != "" || res.IsError {
 		t.Errorf("error %t\n%s", res.IsError, diff)
@@ -42,7 +153,7 @@ func TestHTTPRequest_AnErrorStatusIsAnErrorWithItsBody(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, "why")
 		})
-		res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", "")), `{"url":"`+srv.URL+`"}`)
+		res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole)), `{"url":"`+srv.URL+`"}`)
 		if a := read(t, res); !res.IsError || a.Status != status || a.Body != "why" || a.Headers["retry-after"] != "3" {
 			t.Errorf("status %d: %+v", status, res)
 		}
@@ -73,7 +184,7 @@ func echoed(t *testing.T, text string) map[string]string {
 func TestHTTPRequest_SendsWhatTheArgumentsSay(t *testing.T) {
 	t.Parallel()
 	srv := echo(t)
-	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 	tests := map[string]struct {
 		args string // after the url
 		want map[string]string
@@ -107,7 +218,7 @@ func TestHTTPRequest_SendsWhatTheArgumentsSay(t *testing.T) {
 func TestHTTPRequest_RefusesBadArguments(t *testing.T) {
 	t.Parallel()
 	srv := echo(t)
-	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 	for args, want := range map[string]string{
 		`{"url":5}`: "url must be text, not number",
 		`{"url":"` + srv.URL + `","method":"TRACE"}`:                       "method must be",
@@ -134,10 +245,10 @@ func TestHTTPRequest_OneTextForForbiddenAndUnreachable(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a forbidden server was reached") })
 	s := newSet(t, builtin.Deps{}, closed)
 	closed.Close()
-	r := one(t, s, assign("http_request", ""))
+	r := one(t, s, assign("http_request", whole))
 	first := call(t, r, `{"url":"`+closed.URL+`"}`)
 	for _, u := range []string{other.URL, "http://169.254.169.254/latest", "http://10.0.0.1:8080/", "http://[::1]/"} {
-		if res := call(t, r, `{"url":"`+u+`"}`); res != first || !res.IsError {
+		if res := call(t, r, `{"url":"`+u+`"}`); !cmp.Equal(res, first) || !res.IsError {
 			t.Errorf("%s: %+v, want %+v", u, res, first)
 		}
 	}
@@ -148,7 +259,7 @@ func TestHTTPRequest_AllowedHostsAreAllThatIsReached(t *testing.T) {
 	in, out := echo(t), echo(t)
 	hop := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, out.URL, http.StatusFound) })
 	s := newSet(t, builtin.Deps{}, in, out, hop)
-	config := fmt.Sprintf(`{"allowed_hosts":[%q,%q]}`, in.Listener.Addr(), hop.Listener.Addr())
+	config := fmt.Sprintf(`{"result":"full","allowed_hosts":[%q,%q]}`, in.Listener.Addr(), hop.Listener.Addr())
 	r := one(t, s, assign("http_request", config))
 	if res := call(t, r, `{"url":"`+in.URL+`"}`); res.IsError {
 		t.Errorf("the allowed host: %+v", res)
@@ -173,7 +284,7 @@ func TestHTTPRequest_OnlyGetAndHeadFollowRedirects(t *testing.T) {
 			_, _ = io.WriteString(w, r.Method)
 		}
 	})
-	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 	if a := read(t, call(t, r, `{"url":"`+srv.URL+`/from"}`)); a.Body != "GET" || a.URL != srv.URL+"/to" {
 		t.Errorf("GET: %+v", a)
 	}
@@ -200,7 +311,7 @@ func TestHTTPRequest_CutsTheBodyBetweenCharacters(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, body+body)
 		})
-		r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+		r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 		if a := read(t, call(t, r, `{"url":"`+srv.URL+`"}`)); a.Body != body[len(unit):] || !a.Truncated {
 			t.Errorf("%s: %d characters, truncated %t", unit, utf8.RuneCountInString(a.Body), a.Truncated)
 		}
@@ -217,7 +328,7 @@ func TestHTTPRequest_EscapesDoNotBreakTheCapOfResults(t *testing.T) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, strings.Repeat("\x01", 20_000))
 	})
-	res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", "")), `{"url":"`+srv.URL+`"}`)
+	res := call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole)), `{"url":"`+srv.URL+`"}`)
 	if a := read(t, res); utf8.RuneCountInString(res.Text) > builtin.DefaultMaxResult || !a.Truncated || a.Body == "" {
 		t.Errorf("%d characters, truncated %t", utf8.RuneCountInString(res.Text), a.Truncated)
 	}
@@ -227,7 +338,7 @@ func TestHTTPRequest_SettingsSetTheCap(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789abc") })
 	s := newSet(t, builtin.Deps{Settings: builtin.Settings{MaxOutput: 10}}, srv)
-	if a := read(t, call(t, one(t, s, assign("http_request", "")), `{"url":"`+srv.URL+`"}`)); a.Body != "0123456789" || !a.Truncated {
+	if a := read(t, call(t, one(t, s, assign("http_request", whole)), `{"url":"`+srv.URL+`"}`)); a.Body != "0123456789" || !a.Truncated {
 		t.Errorf("%+v", a)
 	}
 }
@@ -255,7 +366,7 @@ func TestHTTPRequest_BodiesThatAreNoPlainText(t *testing.T) {
 				w.Header().Set("Content-Type", tt.kind)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+			r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 			if a := read(t, call(t, r, `{"url":"`+srv.URL+`"}`)); a.Body != tt.want {
 				t.Errorf("body %q, want %q", a.Body, tt.want)
 			}
@@ -266,7 +377,7 @@ func TestHTTPRequest_BodiesThatAreNoPlainText(t *testing.T) {
 func TestHTTPRequest_ALongBinaryBodyIsTruncatedToo(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100_000)) })
-	a := read(t, call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", "")), `{"url":"`+srv.URL+`"}`))
+	a := read(t, call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole)), `{"url":"`+srv.URL+`"}`))
 	if !a.Truncated || !strings.HasSuffix(a.Body, "more than 44096 bytes]") {
 		t.Errorf("%+v", a)
 	}
@@ -287,7 +398,7 @@ func TestHTTPRequest_TimesOutAndSaysWhatThatMeans(t *testing.T) {
 	t.Parallel()
 	srv := hang(t, nil)
 	s := newSet(t, builtin.Deps{Settings: builtin.Settings{HTTPTimeout: 50 * time.Millisecond}}, srv)
-	r := one(t, s, assign("http_request", ""))
+	r := one(t, s, assign("http_request", whole))
 	if res := call(t, r, `{"url":"`+srv.URL+`"}`); res.Text != `{"error":"no complete answer within 50ms"}` || !res.IsError {
 		t.Errorf("GET: %+v", res)
 	}
@@ -303,7 +414,7 @@ func TestHTTPRequest_ACancelledCallIsAnError(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
 	srv := hang(t, arrived)
-	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", ""))
+	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", whole))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
 	if _, err := r.Call(ctx, callOf(r, `{"url":"`+srv.URL+`"}`)); !errors.Is(err, context.Canceled) {
@@ -326,7 +437,7 @@ func TestHTTPRequest_RecoveryIsOnceUnlessTheAssignmentSaysOtherwise(t *testing.T
 func TestHTTPRequest_PinnedHeadersAreTheAdmins(t *testing.T) {
 	t.Parallel()
 	srv := echo(t)
-	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", `{"headers":{"Authorization":"Bearer x"}}`))
+	r := one(t, newSet(t, builtin.Deps{}, srv), assign("http_request", `{"result":"full","headers":{"Authorization":"Bearer x"}}`))
 	args, err := hob.Overlay(json.RawMessage(`{"url":"`+srv.URL+`","headers":{"Accept":"a"}}`), r.Spec().Pinned)
 	if err != nil {
 		t.Fatal(err)

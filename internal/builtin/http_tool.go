@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,27 +18,31 @@ import (
 // httpTool calls the endpoint of a custom tool: one request per call, with the arguments in the query (GET, HEAD,
 // DELETE) or as a JSON body, and what the endpoint answers as the result.
 type httpTool struct {
-	set     *Set
-	spec    hob.ToolSpec
-	config  hob.ToolConfig
-	method  string
-	timeout time.Duration
-	most    int // characters of an answer that are shown
-	pool    string
+	set       *Set
+	spec      hob.ToolSpec
+	config    hob.ToolConfig
+	limits    *limits // of the assignment
+	method    string
+	timeout   time.Duration
+	most      int // characters of an answer that are shown
+	maxResult int // characters of any result
+	pool      string
 }
 
 func newHTTPTool(s *Set, l loading, t *hob.Tool, bound *binding) *httpTool {
+	limits := bound.options.(*limits)
 	timeout := l.numbers.CustomTimeout
 	if t.Config.TimeoutSeconds > 0 {
 		timeout = time.Duration(t.Config.TimeoutSeconds * float64(time.Second))
 	}
+	timeout = orDefault(limits.timeout, timeout)
 	recovery := cmp.Or(t.Config.Recovery, hob.RecoverOnce)
 	return &httpTool{
-		set: s, config: t.Config, method: methodOf(t.Config), timeout: timeout, most: l.numbers.MaxOutput,
-		pool: poolName(l.grant, string(t.ID)),
+		set: s, config: t.Config, limits: limits, method: methodOf(t.Config), timeout: timeout,
+		most: limits.chars(l.numbers.MaxOutput), maxResult: l.numbers.MaxResult, pool: poolName(l.grant, string(t.ID)),
 		spec: hob.ToolSpec{
 			Name: t.Name, Description: t.Description, Schema: bound.schema, Kind: hob.HTTPTool, Ref: string(t.ID),
-			Recovery: recovery, Effect: hob.EffectExternal, Parallel: recovery == hob.RecoverRead,
+			Recovery: recovery, Effect: cmp.Or(t.Config.Effect, hob.EffectExternal), Parallel: recovery == hob.RecoverRead,
 			Pinned: bound.pinned, FullSchema: bound.full, Timeout: timeout + callGrace,
 		},
 	}
@@ -51,15 +56,6 @@ func takesQuery(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodDelete
 }
 
-// redirectsFor is how many redirects a request follows: a request that may have an effect follows none, since it would
-// be sent twice or to somebody else.
-func redirectsFor(method string) int {
-	if method == http.MethodGet || method == http.MethodHead {
-		return egress.MaxRedirects
-	}
-	return 0
-}
-
 // Spec describes the tool.
 func (t *httpTool) Spec() hob.ToolSpec { return t.spec }
 
@@ -69,7 +65,13 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	if err != nil {
 		return hob.Result{Text: "Error: " + messageOf(err), IsError: true}, nil
 	}
+	if !t.set.calls.take(c, t.limits.maxCalls) {
+		return hob.Result{Text: "Error: " + t.limits.spent(c.Name), IsError: true}, nil
+	}
 	res, err := t.set.deps.Egress.Do(ctx, req)
+	if t.spec.Effect == hob.EffectRead && isUnreachable(err) {
+		res, err = t.set.deps.Egress.Do(ctx, req) // nothing was sent, and nothing is lost by another try
+	}
 	if err != nil {
 		if gone := cancelled(ctx, t.spec.Name); gone != nil {
 			return hob.Result{}, gone
@@ -79,6 +81,12 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		return hob.Result{Text: text, IsError: true, Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method)}, nil
 	}
 	return t.result(res), nil
+}
+
+// isUnreachable says whether no connection came about.
+func isUnreachable(err error) bool {
+	var e *egress.Error
+	return errors.As(err, &e) && e.Kind == egress.Unreachable
 }
 
 func (t *httpTool) request(c hob.Call) (egress.Request, error) {
@@ -91,7 +99,7 @@ func (t *httpTool) request(c hob.Call) (egress.Request, error) {
 	header.Set("Idempotency-Key", c.Key)
 	req := egress.Request{
 		Pool: t.pool, Method: t.method, URL: t.config.Endpoint, Header: header, Timeout: t.timeout,
-		MaxBody: readCap(t.most), Redirects: redirectsFor(t.method),
+		MaxBody: readCap(t.most), Redirects: redirectsFor(t.method), AllowedHosts: t.limits.hosts,
 		Once: t.spec.Recovery == hob.RecoverOnce, BeginBy: c.BeginBy,
 	}
 	args := c.Arguments
@@ -136,7 +144,7 @@ func (t *httpTool) hide(text string) string {
 	return text
 }
 
-// result is what the model reads of an answer: the text of a 2xx; of a 4xx or 5xx the status and the beginning of the
+// result is what the model reads of an answer: the text of a 2xx, {"ok","status"} where that is empty; of a 4xx or 5xx the status and the beginning of the
 // text, as an error; of a redirect that is not followed the status alone, as an error.
 func (t *httpTool) result(res *egress.Response) hob.Result {
 	text, readable := bodyText(res)
@@ -144,17 +152,11 @@ func (t *httpTool) result(res *egress.Response) hob.Result {
 	switch {
 	case res.Status >= 400:
 		text, _ = cut(strings.TrimSpace(text), maxErrorBody)
-		text = fmt.Sprintf("HTTP %d: %s", res.Status, cmp.Or(text, http.StatusText(res.Status), "no further information"))
+		text = fmt.Sprintf("Error: HTTP %d: %s", res.Status, cmp.Or(text, http.StatusText(res.Status), "no further information"))
 		return hob.Result{Text: text, IsError: true}
 	case res.Status >= 300:
-		text = fmt.Sprintf("HTTP %d: the endpoint answered with a redirect, which is not followed for %s", res.Status, t.method)
+		text = fmt.Sprintf("Error: HTTP %d: the endpoint answered with a redirect, which is not followed for %s", res.Status, t.method)
 		return hob.Result{Text: text, IsError: true}
-	case text == "":
-		return hob.Result{Text: fmt.Sprintf("HTTP %d with an empty response", res.Status)}
 	}
-	text, more := cut(text, t.most)
-	if more || readable && res.Truncated {
-		text += fmt.Sprintf("\n[truncated: only the first %d characters are shown]", t.most)
-	}
-	return hob.Result{Text: text}
+	return hob.Result{Text: shownBody(res, text, readable, t.most, t.maxResult)}
 }

@@ -9,8 +9,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"hob"
 	"hob/internal/builtin"
@@ -99,12 +102,12 @@ func TestCustom_StatusesBecomeResults(t *testing.T) {
 	}{
 		"ok":             {200, "fine", "fine", false},
 		"created":        {201, `{"id":1}`, `{"id":1}`, false},
-		"empty":          {204, "", "HTTP 204 with an empty response", false},
-		"redirect":       {302, "", "HTTP 302: the endpoint answered with a redirect, which is not followed for POST", true},
-		"bad request":    {400, "city is unknown\n", "HTTP 400: city is unknown", true},
-		"without a word": {404, "", "HTTP 404: Not Found", true},
-		"no such status": {599, "", "HTTP 599: no further information", true},
-		"long error":     {500, long, "HTTP 500: " + long[:1000], true},
+		"empty":          {204, "", `{"ok":true,"status":204}`, false},
+		"redirect":       {302, "", "Error: HTTP 302: the endpoint answered with a redirect, which is not followed for POST", true},
+		"bad request":    {400, "city is unknown\n", "Error: HTTP 400: city is unknown", true},
+		"without a word": {404, "", "Error: HTTP 404: Not Found", true},
+		"no such status": {599, "", "Error: HTTP 599: no further information", true},
+		"long error":     {500, long, "Error: HTTP 500: " + long[:1000], true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +118,7 @@ func TestCustom_StatusesBecomeResults(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			}), nil)
-			if res := call(t, r, `{}`); res != (hob.Result{Text: tt.want, IsError: tt.isError}) {
+			if res := call(t, r, `{}`); !cmp.Equal(res, hob.Result{Text: tt.want, IsError: tt.isError}) {
 				t.Errorf("%+v, want %q", res, tt.want)
 			}
 		})
@@ -134,6 +137,54 @@ func TestCustom_LongResponsesAreCutAndMarked(t *testing.T) {
 		}), func(row *hob.Tool) { row.Config.Endpoint = strings.Replace(row.Config.Endpoint, "/weather", path, 1) })
 		if res := call(t, r, `{}`); res.Text != want || res.IsError {
 			t.Errorf("%s: %d bytes, ends in %q", path, len(res.Text), res.Text[max(0, len(res.Text)-60):])
+		}
+	}
+}
+
+func TestCustom_AnAssignmentSetsLimits(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		tries.Add(1)
+		if r.URL.Path == "/slow" {
+			<-r.Context().Done()
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", 500))
+	})
+	s := newSet(t, builtin.Deps{}, srv)
+	row := customRow(srv.URL, "GET")
+	if r := call(t, one(t, s, assignCustom(row, `{"max_chars":100}`)), `{}`); r.Text != strings.Repeat("x", 100)+"\n[truncated: only the first 100 characters are shown]" {
+		t.Errorf("max_chars: %s", r.Text)
+	}
+	if r := call(t, one(t, s, assignCustom(row, `{"allowed_hosts":["api.example.com"]}`)), `{}`); !strings.HasPrefix(r.Text, "Error: destination not allowed") || tries.Load() != 1 {
+		t.Errorf("allowed_hosts: %s", r.Text)
+	}
+	if r := call(t, one(t, s, assignCustom(row, `{"allowed_hosts":["127.0.0.1"]}`)), `{}`); r.IsError {
+		t.Errorf("an allowed host: %s", r.Text)
+	}
+	row.Config.Endpoint = srv.URL + "/slow"
+	row.Config.TimeoutSeconds = 200
+	if r := call(t, one(t, s, assignCustom(row, `{"timeout_seconds":0.1}`)), `{}`); r.Text != "Error: no complete answer within 100ms" {
+		t.Errorf("timeout_seconds: %s", r.Text)
+	}
+	// What the tool itself calls so is an argument, and pinned.
+	row.InputSchema = []byte(`{"type":"object","properties":{"max_chars":{"type":"string"}}}`)
+	if got := string(one(t, s, assignCustom(row, `{"max_chars":"few"}`)).Spec().Pinned["max_chars"]); got != `"few"` {
+		t.Errorf("the argument of the same name is pinned as %s", got)
+	}
+	if _, err := s.CheckCustomAssignment(customRow(srv.URL, "GET"), []byte(`{"max_chars":"few"}`)); hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), "config_override.max_chars must be") {
+		t.Errorf("a limit of the wrong type: %v", err)
+	}
+}
+
+func TestCustom_TheRowSetsTheEffect(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, builtin.Deps{})
+	for effect, want := range map[hob.Effect]hob.Effect{"": hob.EffectExternal, hob.EffectRead: hob.EffectRead, hob.EffectWrite: hob.EffectWrite} {
+		row := customRow("https://example.com", "GET")
+		row.Config.Effect = effect
+		if got := one(t, s, assignCustom(row, "")).Spec().Effect; got != want {
+			t.Errorf("%q: the effect is %q", effect, got)
 		}
 	}
 }

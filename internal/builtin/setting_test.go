@@ -68,14 +68,14 @@ func TestSetting_MaxToolOutputLengthCutsHTTPAnswers(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("ü", 30_000)) })
 	s := newSet(t, builtin.Deps{Setting: reader(map[string]string{"MAX_TOOL_OUTPUT_LENGTH": "20000"})}, srv)
-	if a := read(t, call(t, one(t, s, assign("http_request", "")), `{"url":"`+srv.URL+`"}`)); utf8.RuneCountInString(a.Body) != 20_000 || !a.Truncated {
+	if a := read(t, call(t, one(t, s, assign("http_request", whole)), `{"url":"`+srv.URL+`"}`)); utf8.RuneCountInString(a.Body) != 20_000 || !a.Truncated {
 		t.Errorf("http_request shows %d characters, truncated: %t", utf8.RuneCountInString(a.Body), a.Truncated)
 	}
 	res := call(t, one(t, s, assignCustom(customRow(srv.URL, "GET"), "")), `{}`)
 	if text, ok := strings.CutSuffix(res.Text, "\n[truncated: only the first 20000 characters are shown]"); !ok || utf8.RuneCountInString(text) != 20_000 {
 		t.Errorf("a custom tool shows %d characters and %q", utf8.RuneCountInString(res.Text), res.Text[len(res.Text)-80:])
 	}
-	g := grant(assign("http_request", ""))
+	g := grant(assign("http_request", whole))
 	g.Agent.Workspace = "another"
 	tools, _, err := s.Tools(t.Context(), g)
 	if err != nil || len(tools) != 1 {
@@ -93,7 +93,7 @@ func TestSetting_DefaultMaxResultCharsKeepsResultsWhole(t *testing.T) {
 	db := &tables{text: "tables", count: 1, rows: "[" + strings.TrimSuffix(strings.Repeat(`{"a":"0123456789"},`, 200), ",") + "]"}
 	s := newSet(t, builtin.Deps{Database: db, Setting: reader(map[string]string{"DEFAULT_MAX_RESULT_CHARS": "1000"})}, srv)
 	for name, res := range map[string]hob.Result{
-		"http_request":   call(t, one(t, s, assign("http_request", "")), `{"url":"`+srv.URL+`"}`),
+		"http_request":   call(t, one(t, s, assign("http_request", whole)), `{"url":"`+srv.URL+`"}`),
 		"database_query": call(t, one(t, s, assign("database_query", `{"schemas":{"main":["orders"]}}`)), `{"query":"SELECT 1"}`),
 	} {
 		if n := utf8.RuneCountInString(res.Text); n > 1000 || n < 500 || !json.Valid([]byte(res.Text)) {
