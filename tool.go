@@ -85,7 +85,7 @@ const MaxToolVersions = 100
 // ToolVersion is a tool as it was after a change.
 type ToolVersion struct {
 	Tool
-	By string `json:"changed_by"` // the principal's kind and id, as in key:…; "service:" and "system:" have no id
+	By string `json:"changed_by"` // the principal's kind and id, as in key:…; "system:" has no id
 }
 
 // BuiltinChange is what a workspace changed of a builtin tool. The zero value is not the default: IsActive is true where

@@ -16,6 +16,7 @@ type agentInput struct {
 	Model        *string         `json:"model,omitempty" jsonschema:"the server's default model where absent"`
 	SystemPrompt *string         `json:"system_prompt,omitempty" jsonschema:"what the model is told first; null takes it away"`
 	Settings     json.RawMessage `json:"settings,omitempty" jsonschema:"how the agent runs; a change replaces them whole. Other keys are kept, but have no effect and are named in warnings"`
+	ToolIDs      []string        `json:"tool_ids,omitempty" jsonschema:"ids of custom tools and names of builtin ones that alone are offered to runs, assigned or not; an empty list: none; null: the assignments decide"`
 }
 
 // agentAnswer is an agent with what the client should know about its request.
@@ -89,6 +90,9 @@ func createAgent(c *call) (creation, error) {
 	if err != nil {
 		return creation{}, err
 	}
+	if a.ToolIDs, err = c.checkToolIDs(in.ToolIDs); err != nil {
+		return creation{}, err
+	}
 	warnings = append(warnings, unused...)
 	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
 		made, err := s.CreateAgent(ctx, c.by, a)
@@ -138,7 +142,11 @@ func getAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, agentAnswer{Agent: a})
+	warnings, err := c.lostTools(a)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, agentAnswer{a, warnings})
 }
 
 func updateAgent(c *call) error {
@@ -158,6 +166,13 @@ func updateAgent(c *call) error {
 	unused, err := c.checkSettings(patch.Settings)
 	if err != nil {
 		return err
+	}
+	if b.has("tool_ids") {
+		ids, err := c.checkToolIDs(in.ToolIDs)
+		if err != nil {
+			return err
+		}
+		patch.ToolIDs = &ids
 	}
 	a, err := c.s.Store.UpdateAgent(c.Context(), c.by, id, patch)
 	if err != nil {

@@ -92,6 +92,9 @@ type Config struct {
 	// kept and not known here stand as "x".
 	CheckTool func(t hob.Tool) error
 
+	// Unavailable says why a tool of a workspace cannot do its work now, "" where it can; a builtin tool has no id.
+	Unavailable func(ctx context.Context, ws hob.WorkspaceID, t hob.Tool) string
+
 	// CheckScript judges an agent's settings.script; its error is Invalid, and names the line and what mends it.
 	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.

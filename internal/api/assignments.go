@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"hob"
 )
@@ -31,8 +32,14 @@ type assignmentAnswer struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// assignedAnswer is one of an agent's tools, with whether a run would be offered it.
+type assignedAnswer struct {
+	hob.Assignment
+	toolStatus
+}
+
 type assignmentList struct {
-	Tools []hob.Assignment `json:"tools"`
+	Tools []assignedAnswer `json:"tools"`
 }
 
 func listAssignments(c *call) error {
@@ -40,16 +47,58 @@ func listAssignments(c *call) error {
 	if err != nil {
 		return err
 	}
+	agent, err := c.s.Store.Agent(c.Context(), c.by, id)
+	if err != nil {
+		return err
+	}
 	rows, err := c.s.Store.Assignments(c.Context(), c.by, id)
 	if err != nil {
 		return err
 	}
-	answer := assignmentList{Tools: make([]hob.Assignment, 0, len(rows))}
+	answer := assignmentList{Tools: make([]assignedAnswer, 0, len(rows))}
 	for _, r := range rows {
 		r.ConfigOverride = object(r.ConfigOverride)
-		answer.Tools = append(answer.Tools, r.Assignment)
+		answer.Tools = append(answer.Tools, assignedAnswer{r.Assignment, c.assignedStatus(agent, r)})
 	}
 	return c.reply(http.StatusOK, answer)
+}
+
+// assignedStatus judges an assignment of an agent: its tool, and whether the agent lets runs have it.
+func (c *call) assignedStatus(agent hob.Agent, a hob.AssignedTool) toolStatus {
+	name, t := a.ToolName, a.Tool
+	if a.ToolID != nil {
+		name = string(*a.ToolID)
+	} else if row, ok := c.s.builtins[name]; ok {
+		row.ID, row.IsActive = "", !a.Off()
+		t = &row
+	}
+	if t == nil {
+		return unavailable("there is no such tool any more")
+	}
+	status := c.status(*t)
+	switch {
+	case status.Status != statusAvailable:
+		return status
+	case agent.ToolIDs != nil && !slices.Contains(*agent.ToolIDs, name):
+		return unavailable("the agent's tool_ids do not name it")
+	case c.reachesNothing(a):
+		return unavailable("it " + nothingReached)
+	}
+	return status
+}
+
+// nothingReached continues a sentence about a database tool.
+const nothingReached = "reaches nothing yet and is not offered to the model: config_override.schemas " +
+	`must name tables, as in {"schemas":{"main":["orders"]}}`
+
+// reachesNothing says whether a tool is one of the database and was given no table.
+func (c *call) reachesNothing(a hob.AssignedTool) bool {
+	if a.ToolID != nil || a.ToolName != "database_query" && a.ToolName != "database_write" {
+		return false
+	}
+	var config map[string]json.RawMessage
+	merged, err := a.Builtin.Under(a.ConfigOverride)
+	return err == nil && json.Unmarshal(merged, &config) == nil && !grantsTables(config["schemas"])
 }
 
 func assign(c *call) (creation, error) {
@@ -86,6 +135,9 @@ func assign(c *call) (creation, error) {
 		return creation{}, err
 	}
 	warnings = append(b.warnings, warnings...)
+	if !tool.IsActive {
+		warnings = append(warnings, "the tool "+tool.Name+" is switched off; runs are not offered it until it is switched on")
+	}
 	if in.ToolName != nil && *in.ToolName != tool.Name && *in.ToolName != "" {
 		warnings = append(warnings, "the tool's name is "+tool.Name)
 	}
@@ -106,7 +158,8 @@ func (c *call) chosen(in assignmentInput) (hob.Tool, error) {
 		case "":
 		case hob.BuiltinTool:
 			kind = builtinType
-		case customType, hob.HTTPTool, hob.WebTool, hob.MCPTool:
+		case hob.WebTool: // one is builtin, others may be made
+		case customType, hob.HTTPTool, hob.MCPTool:
 			kind = customType
 		default:
 			return hob.Tool{}, hob.Errorf(hob.Invalid, "tool_type must be builtin or custom, not %s", shown(*in.ToolType)).With("field", "tool_type")
@@ -118,8 +171,9 @@ func (c *call) chosen(in assignmentInput) (hob.Tool, error) {
 		return c.customByID(*in.ToolID)
 	}
 	if t, ok := c.s.builtins[name]; ok && kind != customType {
-		t.ID = ""
-		return t, nil
+		changes, err := c.s.Store.Builtins(c.Context(), c.by)
+		t.ID, t.IsActive = "", changeOf(changes, name).IsActive
+		return t, err
 	}
 	if kind == builtinType {
 		return hob.Tool{}, unknown
@@ -149,30 +203,44 @@ func (c *call) customByID(id string) (hob.Tool, error) {
 }
 
 // checkOverride judges a config_override, the same when it is made and when it is changed, and says what in it has no
-// effect. row is the custom tool's, nil for a builtin.
+// effect. row is the custom tool's, nil for a builtin, whose override lies over what the workspace set for the tool.
 func (c *call) checkOverride(a hob.Assignment, row *hob.Tool) ([]string, error) {
+	warnings, err := c.judge(a, row)
+	if err != nil || row != nil {
+		return warnings, err
+	}
+	changes, err := c.s.Store.Builtins(c.Context(), c.by)
+	if err != nil {
+		return nil, err
+	}
+	change := changeOf(changes, a.ToolName)
+	whole := a
+	if whole.ConfigOverride, err = change.Under(a.ConfigOverride); err != nil {
+		return nil, err
+	}
+	if _, err := c.judge(whole, nil); err != nil {
+		return nil, err
+	}
+	if c.reachesNothing(hob.AssignedTool{Assignment: a, Builtin: &change}) {
+		warnings = append(warnings, a.ToolName+" "+nothingReached)
+	}
+	return warnings, nil
+}
+
+// judge is checkOverride for a config by itself.
+func (c *call) judge(a hob.Assignment, row *hob.Tool) ([]string, error) {
 	var config map[string]json.RawMessage
 	if err := json.Unmarshal(a.ConfigOverride, &config); err != nil {
 		return nil, hob.Errorf(hob.Invalid, "config_override must be an object").With("field", "config_override")
 	}
-	if err := noRules(config); err != nil {
+	if err := noRules(config); err != nil || c.s.CheckAssignment == nil {
 		return nil, err
 	}
-	var warnings []string
-	if c.s.CheckAssignment != nil {
-		warning, err := c.s.CheckAssignment(c.Context(), a, row)
-		if err != nil {
-			return nil, err
-		}
-		if warning != "" {
-			warnings = append(warnings, warning)
-		}
+	warning, err := c.s.CheckAssignment(c.Context(), a, row)
+	if err != nil || warning == "" {
+		return nil, err
 	}
-	if row == nil && (a.ToolName == "database_query" || a.ToolName == "database_write") && !grantsTables(config["schemas"]) {
-		warnings = append(warnings, a.ToolName+" reaches nothing yet and is not offered to the model: config_override.schemas "+
-			`must name tables, as in {"schemas":{"main":["orders"]}}`)
-	}
-	return warnings, nil
+	return []string{warning}, nil
 }
 
 // noRules refuses rules, which nothing would enforce: a rule that is stored and not obeyed is worse than none.

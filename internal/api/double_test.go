@@ -122,6 +122,14 @@ func checkAssignment(_ context.Context, a hob.Assignment, _ *hob.Tool) (string, 
 	return "", nil
 }
 
+// unavailable misses something for the database alone.
+func unavailable(_ context.Context, _ hob.WorkspaceID, t hob.Tool) string {
+	if t.ID == "" && t.Name == "database_query" {
+		return "no database is connected; set --project-database"
+	}
+	return ""
+}
+
 func checkURL(address string) error {
 	if strings.Contains(address, "127.0.0.1") {
 		return errors.New("the address is private; --egress-allow can open it")

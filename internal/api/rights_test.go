@@ -53,6 +53,8 @@ func matrix() map[string]string {
 		"GET /api/tools/{id}":                                            "++ff+f+++uuu",
 		"PUT /api/tools/{id}":                                            "+++ffffffuuu",
 		"DELETE /api/tools/{id}":                                         "+++ffffffuuu",
+		"GET /api/tools/{id}/versions":                                   "++ff+f+++uuu",
+		"POST /api/tools/{id}/versions/{version}/restore":                "+++ffffffuuu",
 		"POST /api/agents/{id}/run":                                      "++f+ffn++uuu",
 		"POST /api/agents/{id}/run/stream":                               "++f+ffn++uuu",
 		"GET /api/agents/runs/{run_id}":                                  "++fnnfn+nuuu",
@@ -195,7 +197,7 @@ func (s scene) fill(path string) string {
 		id = s.tool
 	}
 	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
-		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai").Replace(path)
+		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai", "{version}", "1").Replace(path)
 }
 
 // query are the parameters that the route needs.

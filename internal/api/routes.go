@@ -83,10 +83,12 @@ func routes() []route {
 		{method: del, path: "/api/sessions/{session_id}", handle: deleteSession, scope: run, tag: tagSessions, summary: "Delete a session with its runs", out: sessionDeleted{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/tools", handle: listTools, scope: read, tag: tagTools, summary: "List tools, builtin ones first", out: toolList{}, status: 200},
-		{method: post, path: "/api/tools", create: createTool, scope: configure, tag: tagTools, summary: "Create an HTTP tool", in: toolInput{}, out: toolAnswer{}, status: 201, errors: []int{409}},
-		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool", out: toolAnswer{}, status: 200, errors: []int{404}},
-		{method: put, path: "/api/tools/{id}", handle: updateTool, scope: configure, tag: tagTools, summary: "Change a tool: what is given", in: toolInput{}, out: toolAnswer{}, status: 200, errors: []int{404, 409}},
-		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool and its assignments", out: deletedAnswer{}, status: 200, errors: []int{404}},
+		{method: post, path: "/api/tools", create: createTool, scope: configure, tag: tagTools, summary: "Create a tool", in: toolInput{}, out: toolAnswer{}, status: 201, errors: []int{409}},
+		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool, a builtin one by its name", out: toolAnswer{}, status: 200, errors: []int{404}},
+		{method: put, path: "/api/tools/{id}", handle: updateTool, scope: configure, tag: tagTools, summary: "Change a tool: what is given; of a builtin one is_active, description_suffix and config", in: toolInput{}, out: toolAnswer{}, status: 200, errors: []int{404, 409}},
+		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool, its versions and its assignments", out: deletedAnswer{}, status: 200, errors: []int{404, 409}},
+		{method: get, path: "/api/tools/{id}/versions", handle: listVersions, scope: read, tag: tagTools, summary: "List what a tool was after each change, newest first", out: versionList{}, status: 200, errors: []int{404}},
+		{method: post, path: "/api/tools/{id}/versions/{version}/restore", handle: restoreVersion, scope: configure, tag: tagTools, summary: "Make a tool what it was at a version, its secrets included; whether it is switched on stays as it is", out: toolAnswer{}, status: 200, errors: []int{400, 404, 409}},
 
 		{method: get, path: "/api/keys", handle: listKeys, scope: hob.ScopeAdmin, tag: tagKeys, summary: "List API keys", out: keyList{}, status: 200},
 		{method: post, path: "/api/keys", create: createKey, scope: hob.ScopeAdmin, tag: tagKeys, summary: "Create an API key; its secret is shown this once", in: keyInput{}, out: keyCreated{}, status: 201},

@@ -135,6 +135,13 @@ func shape(name string, s *jsonschema.Schema) error {
 		settings.Description = p["settings"].Description
 		settings.AdditionalProperties = &jsonschema.Schema{}
 		p["settings"] = settings
+		nullable(p["tool_ids"])
+		mostTools := maxToolIDs
+		p["tool_ids"].MaxItems = &mostTools
+	case "AgentAnswer":
+		nullable(p["tool_ids"])
+	case "AgentList":
+		nullable(p["agents"].Items.Properties["tool_ids"])
 	case "ApproveInput":
 		p["approved"].Type = "boolean"
 	case "KeyInput":
@@ -159,6 +166,13 @@ func shape(name string, s *jsonschema.Schema) error {
 		shapeSetting(p["categories"].AdditionalProperties.Properties["settings"].Items)
 	case "ToolInput":
 		p["input_schema"].Types = []string{"null", "object"}
+		p["type"].Enum, p["kind"].Enum = toolKinds(), toolKinds()
+	case "ToolAnswer":
+		statuses(p["status"])
+	case "ToolList":
+		statuses(p["tools"].Items.Properties["status"])
+	case "AssignmentList":
+		statuses(p["tools"].Items.Properties["status"])
 	case "AssignmentInput", "OverrideInput":
 		text := &jsonschema.Schema{Type: "string"}
 		p["config_override"].Types = []string{"null", "object"}
@@ -182,6 +196,16 @@ func shape(name string, s *jsonschema.Schema) error {
 	}
 	return nil
 }
+
+// nullable is a list whose absence means something else than an empty one.
+func nullable(s *jsonschema.Schema) { s.Type, s.Types = "", []string{"null", "array"} }
+
+func statuses(s *jsonschema.Schema) {
+	s.Enum = []any{statusAvailable, statusInactive, statusUnavailable}
+}
+
+// toolKinds are the types of tools that can be made.
+func toolKinds() []any { return []any{nil, string(hob.HTTPTool), string(hob.WebTool)} }
 
 // shapeProfiles gives the facts of model profiles their form, wherever they stand.
 func (t schemas) shapeProfiles(name string, s *jsonschema.Schema) error {

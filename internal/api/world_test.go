@@ -72,7 +72,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	})
 	c := api.Config{
 		Store: w.store, Engine: w.engine, Models: w.models, Version: "1.2.3", JWTSecret: jwtSecret, Log: log,
-		Builtins: builtins, CheckAssignment: checkAssignment, CheckURL: checkURL,
+		Builtins: builtins, CheckAssignment: checkAssignment, CheckURL: checkURL, Unavailable: unavailable,
 		DefaultModel: func(context.Context, hob.WorkspaceID) (string, string) {
 			return "scripted/demo", "no model is connected; set OPENAI_API_KEY"
 		},

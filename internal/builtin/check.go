@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"hob"
@@ -57,9 +58,9 @@ func ignoredKeys(b *binding, tool string) []string {
 	return warnings
 }
 
-// CheckTool judges a custom HTTP tool when it is created or changed: its name, type, input schema, method, endpoint,
-// headers, timeout and recovery. An endpoint that no call could reach (a private address outside HOB_EGRESS_ALLOW) is
-// refused here; names are judged at each call. The error is Invalid and names the field.
+// CheckTool judges a custom tool when it is created or changed: its name, type, input schema and config. An endpoint that
+// no call could reach (a private address outside HOB_EGRESS_ALLOW) is refused here; names are judged at each call. The
+// error is Invalid and names the field.
 func (s *Set) CheckTool(t hob.Tool) error {
 	if err := hob.CheckToolName(t.Name); err != nil {
 		return err
@@ -67,23 +68,37 @@ func (s *Set) CheckTool(t hob.Tool) error {
 	if s.Has(t.Name) {
 		return hob.Errorf(hob.Invalid, "the name %q is that of a builtin tool; choose another", t.Name).With("field", "name")
 	}
-	if t.Type != hob.HTTPTool {
-		return hob.Errorf(hob.Invalid, `type must be "http", not %q`, string(t.Type)).With("field", "type")
-	}
 	schema, err := parseSchema(t.InputSchema)
 	if err != nil {
 		return err
 	}
-	if err := checkConfig(t.Config); err != nil {
+	if err := checkRow(&t); err != nil || t.Type != hob.HTTPTool {
 		return err
 	}
-	if err := s.deps.Egress.CheckURL(t.Config.Endpoint); err != nil {
+	return s.checkEndpoint(t.Config, schema)
+}
+
+// checkRow judges what needs no network and no guard: the type and its config.
+func checkRow(t *hob.Tool) error {
+	switch t.Type {
+	case hob.HTTPTool:
+		return checkConfig(t.Config)
+	case hob.WebTool:
+		return checkWebConfig(t.Config)
+	default:
+		return hob.Errorf(hob.Invalid, `type must be "http" or "web", not %q`, string(t.Type)).With("field", "type")
+	}
+}
+
+// checkEndpoint judges the address of an HTTP tool.
+func (s *Set) checkEndpoint(c hob.ToolConfig, schema *inputSchema) error {
+	if err := s.deps.Egress.CheckURL(c.Endpoint); err != nil {
 		return badConfig("endpoint", "is not usable: %s", err.Error()) // egress errors hold no part of the URL but its host
 	}
-	if !takesQuery(methodOf(t.Config)) {
+	if !takesQuery(methodOf(c)) {
 		return nil
 	}
-	fixed, err := fixedQuery(t.Config.Endpoint)
+	fixed, err := fixedQuery(c.Endpoint)
 	if err != nil {
 		return err
 	}
@@ -121,6 +136,14 @@ func checkConfig(c hob.ToolConfig) error {
 	default:
 		return badConfig("recovery", "must be read, keyed or once for an HTTP tool")
 	}
+	switch c.Effect {
+	case "", hob.EffectRead, hob.EffectWrite, hob.EffectExternal:
+	default:
+		return badConfig("effect", "must be read, write or external for an HTTP tool")
+	}
+	if len(c.AllowedDomains)+len(c.BlockedDomains) > 0 || c.MaxUses != 0 {
+		return badConfig("allowed_domains", "is for tools of type web, as are blocked_domains and max_uses")
+	}
 	for name, value := range c.Headers {
 		switch {
 		case !isHeaderName(name):
@@ -133,6 +156,39 @@ func checkConfig(c hob.ToolConfig) error {
 	}
 	return nil
 }
+
+// checkWebConfig judges the config of a tool of type web, which has no address of its own.
+func checkWebConfig(c hob.ToolConfig) error {
+	switch {
+	case c.Endpoint != "" || c.Method != "" || len(c.Headers) > 0 || c.TimeoutSeconds != 0 || c.Recovery != "":
+		return badConfig("endpoint", "is for tools of type http, as are method, headers, timeout_seconds and recovery; a web tool is carried out by the model's provider")
+	case c.Effect != "" && c.Effect != hob.EffectRead:
+		return badConfig("effect", "must be read for a web tool")
+	case len(c.AllowedDomains) > 0 && len(c.BlockedDomains) > 0:
+		return badConfig("blocked_domains", "cannot be given beside allowed_domains")
+	case c.MaxUses < 0 || c.MaxUses > MaxWebUses:
+		return badConfig("max_uses", "must be a whole number from 1 to %d", MaxWebUses)
+	}
+	for field, list := range map[string][]string{"allowed_domains": c.AllowedDomains, "blocked_domains": c.BlockedDomains} {
+		if len(list) > MaxWebDomains {
+			return badConfig(field, "must have at most %d domains", MaxWebDomains)
+		}
+		for _, d := range list {
+			if !domain.MatchString(d) {
+				return badConfig(field, "has %q, which is no domain; write it like example.com, without https:// and path", shorten(d))
+			}
+		}
+	}
+	return nil
+}
+
+// Bounds of a web tool.
+const (
+	MaxWebUses    = 20  // searches for one answer of the model
+	MaxWebDomains = 100 // that it may, or may not, find
+)
+
+var domain = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}$`)
 
 // isHeaderName is the syntax of header names (RFC 9110, 5.1).
 func isHeaderName(s string) bool {

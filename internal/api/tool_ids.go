@@ -1,0 +1,81 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"hob"
+)
+
+// maxToolIDs is how many tools an agent's tool_ids may name.
+const maxToolIDs = 128
+
+// checkToolIDs gives a list of tools as it is kept: each once, nil for null. Names and ids that are no tool's are refused
+// when they are written; what becomes of a tool later is another matter, see lostTools.
+func (c *call) checkToolIDs(ids []string) (*[]string, error) {
+	if ids == nil {
+		return nil, nil
+	}
+	custom, err := c.s.Store.Tools(c.Context(), c.by)
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]string, 0, len(ids))
+	var unknown []string
+	for _, id := range ids {
+		if hob.IsUUID(id) {
+			id = strings.ToLower(id)
+		}
+		known := c.s.isBuiltin(id) || slices.ContainsFunc(custom, func(t hob.Tool) bool { return string(t.ID) == id })
+		switch {
+		case !known:
+			unknown = append(unknown, shown(id)+hintOf(custom, id))
+		case !slices.Contains(kept, id):
+			kept = append(kept, id)
+		}
+	}
+	switch more := len(unknown) - maxWarned; {
+	case len(unknown) == 0:
+	case more > 0:
+		unknown = append(unknown[:maxWarned], "…")
+		fallthrough
+	default:
+		return nil, hob.Errorf(hob.Invalid, "tool_ids names what is no tool: %s; GET /api/tools lists them, builtin ones are named, custom ones have ids",
+			strings.Join(unknown, ", ")).WithCode("unknown_tool").With("field", "tool_ids")
+	}
+	if len(kept) > maxToolIDs {
+		return nil, hob.Errorf(hob.Invalid, "tool_ids must name at most %d tools", maxToolIDs).With("field", "tool_ids")
+	}
+	return &kept, nil
+}
+
+// hintOf gives the id of a custom tool that was named by its name.
+func hintOf(custom []hob.Tool, name string) string {
+	for _, t := range custom {
+		if t.Name == name {
+			return " (its id is " + string(t.ID) + ")"
+		}
+	}
+	return ""
+}
+
+// lostTools names what of an agent's tool_ids is no tool any more. Runs go without it.
+func (c *call) lostTools(a hob.Agent) ([]string, error) {
+	if a.ToolIDs == nil || len(*a.ToolIDs) == 0 {
+		return nil, nil
+	}
+	scope, err := c.s.Store.Scope(c.Context(), c.by, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for _, t := range scope {
+		switch {
+		case t.ToolID != nil && t.Tool == nil:
+			warnings = append(warnings, "tool_ids names a tool that is gone: "+string(*t.ToolID))
+		case t.ToolID == nil && !c.s.isBuiltin(t.ToolName):
+			warnings = append(warnings, "tool_ids names a builtin tool that this server does not have: "+t.ToolName)
+		}
+	}
+	return warnings, nil
+}
