@@ -47,11 +47,11 @@ type Request struct {
 	MaxTokens       int // 0 = the provider's default
 	ResponseFormat  json.RawMessage
 	ReasoningEffort ReasoningEffort
-	WebSearch       bool   // let the provider search the web, where it can
-	Component       string // what the call is for, as in the usage ledger; ComponentRun where ""
-	Memo            *Memo  // nil = nothing is kept
-	Script          string // for the scripted provider
-	Step            int    // 1-based; the scripted provider plays its turn of this number
+	WebSearch       *WebSearchOptions // set: let the provider search the web by itself
+	Component       string            // what the call is for, as in the usage ledger; ComponentRun where ""
+	Memo            *Memo             // nil = nothing is kept
+	Script          string            // for the scripted provider
+	Step            int               // 1-based; the scripted provider plays its turn of this number
 }
 
 // Memo is where an adapter may keep what the first messages of a run's requests look like in its form, so that a long

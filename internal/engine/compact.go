@@ -395,7 +395,7 @@ func (a *active) askSummary(step int, s *summariser, messages []hob.Message, tok
 		return "", errors.New(which + " leaves no room for a summary")
 	}
 	r := hob.Request{
-		Model: s.model.Model, System: compactSystem, Tools: a.plan.pin.Tools, NoToolUse: true, Component: hob.ComponentCompaction,
+		Model: s.model.Model, System: compactSystem, Tools: a.plan.functions(), NoToolUse: true, Component: hob.ComponentCompaction,
 		MaxTokens: 2 * s.most, // the analysis comes before the summary
 		Step:      step, Script: a.plan.settings.Script,
 		Messages: append(slices.Clone(messages), hob.Message{Role: hob.RoleUser, Content: s.order}),

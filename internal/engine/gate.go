@@ -42,6 +42,8 @@ func (a *active) refusal(index int, c hob.ToolCall, s hob.CallState) string {
 	switch {
 	case t == nil:
 		return fmt.Sprintf("Unknown tool '%s'", c.Name)
+	case t.spec.Native:
+		return fmt.Sprintf("The tool '%s' is no function to call: the model's provider searches by itself while the answer is written", c.Name)
 	case t.runner == nil:
 		return fmt.Sprintf("The tool '%s' is not available any more", c.Name)
 	case c.Bad != "":

@@ -142,7 +142,7 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 		}
 		return err
 	}
-	runners, warnings, err := e.toolsOf(ctx, by, p.pin.Agent)
+	runners, warnings, err := e.toolsOf(ctx, by, p)
 	if err != nil {
 		return err
 	}
@@ -166,15 +166,30 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 	return nil
 }
 
-func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, agent hob.Agent) ([]hob.ToolRunner, []string, error) {
-	assigned, err := e.Store.Scope(ctx, by, agent.ID)
+// toolsOf finds the tools of a run's agent. A model that can search the web only where no functions are offered does so
+// only where none are: beside others its search is a function too.
+func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, p *plan) ([]hob.ToolRunner, []string, error) {
+	assigned, err := e.Store.Scope(ctx, by, p.pin.Agent.ID)
 	if err != nil || len(assigned) == 0 {
 		return nil, nil, err
 	}
+	grant := hob.Grant{
+		Principal: by, Agent: p.pin.Agent, Assigned: assigned, WebSearch: p.model.Search, SearchDomains: p.model.SearchDomains,
+	}
+	all, warnings, err := e.load(ctx, grant)
+	if err == nil && p.model.SearchAlone && mixed(all) {
+		grant.WebSearch = false
+		all, warnings, err = e.load(ctx, grant)
+	}
+	return all, warnings, err
+}
+
+// load asks every toolset for a grant's tools.
+func (e *Engine) load(ctx context.Context, g hob.Grant) ([]hob.ToolRunner, []string, error) {
 	var all []hob.ToolRunner
 	var warnings []string
 	for _, set := range e.Toolsets {
-		tools, warn, err := set.Tools(ctx, hob.Grant{Principal: by, Agent: agent, Assigned: assigned})
+		tools, warn, err := set.Tools(ctx, g)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -186,6 +201,17 @@ func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, agent hob.Agent)
 		return cmp.Or(cmp.Compare(rank(x.Kind), rank(y.Kind)), cmp.Compare(x.Name, y.Name))
 	})
 	return all, warnings, nil
+}
+
+// mixed says whether there are functions beside what the provider carries out by itself.
+func mixed(tools []hob.ToolRunner) bool {
+	native := 0
+	for _, t := range tools {
+		if t.Spec().Native {
+			native++
+		}
+	}
+	return native > 0 && native < len(tools)
 }
 
 func rank(k hob.ToolKind) int {
@@ -224,7 +250,7 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	}
 	live := map[string]hob.ToolRunner{}
 	if len(p.pin.Tools) > 0 {
-		runners, _, err := e.toolsOf(ctx, by, p.pin.Agent)
+		runners, _, err := e.toolsOf(ctx, by, p)
 		if err != nil && hob.KindOf(err) != hob.NotFound {
 			return p, err
 		}

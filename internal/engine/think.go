@@ -129,7 +129,7 @@ func (a *active) request(step int, last bool, soFar *answer) hob.Request {
 	r := hob.Request{
 		Model: p.model.Model, System: a.system(), Temperature: p.tuning.Temperature,
 		ResponseFormat: p.tuning.ResponseFormat, ReasoningEffort: p.tuning.ReasoningEffort,
-		WebSearch: p.settings.WebSearch, Script: p.settings.Script, Tools: p.pin.Tools, NoToolUse: last,
+		WebSearch: p.search(last), Script: p.settings.Script, Tools: p.functions(), NoToolUse: last,
 		Step: step + a.repairs + a.recovered + a.cuts,
 	}
 	if p.tuning.MaxTokens != nil {
@@ -188,6 +188,8 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 	book.before = said + thoughts
 	join := newJoint(ans.text.String())
 	ans.finish, ans.lost = "", false
+	seen, counted := 0, 0
+	defer func() { a.spendSearches(step, seen, counted) }()
 	write := func(s string) {
 		if s != "" {
 			ans.text.WriteString(s)
@@ -211,6 +213,10 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 			ans.reasoning.WriteString(s)
 			a.log.write(func(b *batch) { b.streamed(thought, s) })
 		}
+		if len(d.Searches) > 0 {
+			seen += fruitful(d.Searches)
+			a.searched(step, d.Searches)
+		}
 		if d.Call != nil {
 			ans.calls = append(ans.calls, *d.Call)
 		}
@@ -222,7 +228,7 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 			return &hob.ProviderError{Class: hob.ClassTooLarge, Message: fmt.Sprintf("the model's answer is longer than %d bytes", most)}
 		}
 		if d.Finish != "" {
-			ans.finish, ans.usage = d.Finish, d.Usage
+			ans.finish, ans.usage, counted = d.Finish, d.Usage, d.Searched
 		}
 		if a.log.full() {
 			if err := a.log.sync(); err != nil {

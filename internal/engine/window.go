@@ -85,8 +85,7 @@ func (a *active) fixedTokens() int {
 
 func (a *active) toolTokens() int {
 	n := 0
-	for i := range a.plan.pin.Tools {
-		t := &a.plan.pin.Tools[i]
+	for _, t := range a.plan.functions() {
 		n += schemaTokens + estimateTokens(t.Name) + estimateTokens(t.Description) + estimateTokens(string(t.Schema))
 	}
 	return n

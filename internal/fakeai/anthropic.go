@@ -31,6 +31,9 @@ type messagesTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
+	MaxUses     *int            `json:"max_uses"`
+	Allowed     []string        `json:"allowed_domains"`
+	Blocked     []string        `json:"blocked_domains"`
 }
 
 type messagesChoice struct {
@@ -143,6 +146,9 @@ func checkMessagesTools(b *messagesBody, p *Parsed) error {
 			if t.Name != "web_search" || strings.HasPrefix(b.Model, "claude-2") {
 				return invalid("", "tools.%d: '%s' is not a valid server tool for this model", i, t.Name)
 			}
+			if err := checkServerSearch(i, t); err != nil {
+				return err
+			}
 			p.Search = true
 			continue
 		}
@@ -184,13 +190,30 @@ func checkMessagesTools(b *messagesBody, p *Parsed) error {
 // searchTool is the type of Anthropic's own web search.
 const searchTool = "web_search_20250305"
 
+// checkServerSearch checks the bounds of a search.
+func checkServerSearch(at int, t messagesTool) error {
+	if len(t.Allowed) > 0 && len(t.Blocked) > 0 {
+		return invalid("", "tools.%d.%s: only one of allowed_domains and blocked_domains may be given", at, searchTool)
+	}
+	if t.MaxUses != nil && *t.MaxUses < 1 {
+		return invalid("", "tools.%d.%s.max_uses: Input should be greater than 0", at, searchTool)
+	}
+	for _, d := range slices.Concat(t.Allowed, t.Blocked) {
+		if d == "" || strings.Contains(d, "://") {
+			return invalid("", "tools.%d.%s: '%s' is not a valid domain", at, searchTool, d)
+		}
+	}
+	return nil
+}
+
 // turnState walks through the messages of a request.
 type turnState struct {
 	p        *Parsed
 	open     []string // calls of the last assistant message
 	seen     map[string]bool
 	toolUse  bool
-	thinking bool // the last assistant message with calls began with its thoughts
+	thinking bool   // the last assistant message with calls began with its thoughts
+	served   string // the search whose result must follow
 }
 
 func checkTurns(b *messagesBody, p *Parsed) error {
@@ -327,6 +350,17 @@ func (s *turnState) assistant(at int, blocks []messagesBlock, last bool) error {
 				return invalid("", "messages: final assistant content cannot end with trailing whitespace")
 			}
 			out.Text += b.Text
+		case "server_tool_use":
+			if err := s.search(at, i, b); err != nil {
+				return err
+			}
+			continue
+		case "web_search_tool_result":
+			if b.ToolUseID == "" || b.ToolUseID != s.served || len(b.Content) == 0 {
+				return invalid("", "messages.%d.content.%d: unexpected `tool_use_id` found in `web_search_tool_result` blocks: %s", at, i, b.ToolUseID)
+			}
+			s.served = ""
+			out.Searches++
 		case "thinking", "redacted_thinking":
 			if b.Type == "thinking" && (b.Thinking == nil || b.Signature == "") || b.Type == "redacted_thinking" && b.Data == "" {
 				return invalid("", "messages.%d.content.%d.%s.signature: Field required", at, i, b.Type)
@@ -349,11 +383,31 @@ func (s *turnState) assistant(at int, blocks []messagesBlock, last bool) error {
 		default:
 			return invalid("", "messages.%d.content.%d: Input tag '%s' is not allowed in an assistant message", at, i, b.Type)
 		}
+		if s.served != "" {
+			return invalid("", "messages.%d: `web_search` tool use with id `%s` was found without a corresponding `web_search_tool_result` block", at, s.served)
+		}
+	}
+	if s.served != "" && !last { // a turn that paused may end so
+		return invalid("", "messages.%d: `web_search` tool use with id `%s` was found without a corresponding `web_search_tool_result` block", at, s.served)
 	}
 	if len(out.Calls) > 0 {
 		s.thinking = strings.HasSuffix(blocks[0].Type, "thinking")
 	}
 	s.p.Messages = append(s.p.Messages, out)
+	return nil
+}
+
+// search checks a search that is sent back.
+func (s *turnState) search(at, block int, b messagesBlock) error {
+	switch {
+	case !s.p.Search:
+		return invalid("", "messages.%d.content.%d: `server_tool_use` of a tool that is not among the tools", at, block)
+	case s.served != "":
+		return invalid("", "messages.%d: `web_search` tool use with id `%s` was found without a corresponding `web_search_tool_result` block", at, s.served)
+	case !strings.HasPrefix(b.ID, "srvtoolu_") || b.Name != "web_search" || !object(b.Input):
+		return invalid("", "messages.%d.content.%d.server_tool_use: invalid", at, block)
+	}
+	s.served = b.ID
 	return nil
 }
 

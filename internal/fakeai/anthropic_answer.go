@@ -39,10 +39,29 @@ func named(name string, v any) []byte {
 }
 
 type messagesUsage struct {
-	Input       int `json:"input_tokens"`
-	CacheCreate int `json:"cache_creation_input_tokens"`
-	CacheRead   int `json:"cache_read_input_tokens"`
-	Output      int `json:"output_tokens"`
+	Input       int        `json:"input_tokens"`
+	CacheCreate int        `json:"cache_creation_input_tokens"`
+	CacheRead   int        `json:"cache_read_input_tokens"`
+	Output      int        `json:"output_tokens"`
+	Served      *servedUse `json:"server_tool_use,omitempty"`
+}
+
+type servedUse struct {
+	Searches int `json:"web_search_requests"`
+}
+
+// servedUse counts the searches that came to something, as vendors bill them; nil where there were none.
+func (r Reply) servedUse() *servedUse {
+	n := 0
+	for _, s := range r.Searches {
+		if s.Error == "" {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &servedUse{n}
 }
 
 // messages counts the cached tokens beside the others, as Anthropic does.
@@ -87,6 +106,7 @@ func messagesEvents(p Parsed, r Reply) [][]byte {
 	usage := r.usage(p).messages()
 	begin := usage
 	begin.Output = 1
+	usage.Served = r.servedUse()
 	events := [][]byte{
 		named("message_start", map[string]any{"type": "message_start", "message": map[string]any{
 			"id": "msg_fake" + strconv.Itoa(p.Number), "type": "message", "role": "assistant", "content": []any{},
@@ -103,6 +123,16 @@ func messagesEvents(p Parsed, r Reply) [][]byte {
 		last := len(block) - 1
 		events = append(events, block[:last]...)
 		events = append(events, signed, block[last])
+		index++
+	}
+	for _, block := range servedBlocks(p, r) {
+		start, pieces := block, []string(nil)
+		if block["type"] == "server_tool_use" { // its input is streamed
+			input := string(mustJSON(block["input"]))
+			start = map[string]any{"type": block["type"], "id": block["id"], "name": block["name"], "input": struct{}{}}
+			pieces = []string{"", input[:len(input)/2], input[len(input)/2:]}
+		}
+		events = append(events, blockEvents(index, start, "input_json_delta", "partial_json", pieces)...)
 		index++
 	}
 	if len(r.Text) > 0 {
@@ -134,14 +164,42 @@ func messagesAnswer(p Parsed, r Reply) any {
 	if len(r.Reasoning) > 0 {
 		blocks = append(blocks, map[string]any{"type": "thinking", "thinking": join(r.Reasoning), "signature": Signature})
 	}
+	for _, b := range servedBlocks(p, r) {
+		blocks = append(blocks, b)
+	}
 	if len(r.Text) > 0 {
 		blocks = append(blocks, map[string]any{"type": "text", "text": join(r.Text)})
 	}
 	for _, c := range r.Calls {
 		blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Arguments)})
 	}
+	usage := r.usage(p).messages()
+	usage.Served = r.servedUse()
 	return map[string]any{
 		"id": "msg_fake" + strconv.Itoa(p.Number), "type": "message", "role": "assistant", "model": r.model(p), "content": blocks,
-		"stop_reason": r.stopReason(), "stop_sequence": nil, "usage": r.usage(p).messages(),
+		"stop_reason": r.stopReason(), "stop_sequence": nil, "usage": usage,
 	}
+}
+
+// servedBlocks are the two blocks of each search.
+func servedBlocks(p Parsed, r Reply) []map[string]any {
+	var blocks []map[string]any
+	for i, s := range r.Searches {
+		id := "srvtoolu_" + strconv.Itoa(p.Number) + "_" + strconv.Itoa(i)
+		var content any = map[string]any{"type": "web_search_tool_result_error", "error_code": s.Error}
+		if s.Error == "" {
+			pages := []any{}
+			for _, page := range s.Pages {
+				pages = append(pages, map[string]any{
+					"type": "web_search_result", "url": page.URL, "title": page.Title, "encrypted_content": "c2VhbGVk", "page_age": nil,
+				})
+			}
+			content = pages
+		}
+		blocks = append(blocks,
+			map[string]any{"type": "server_tool_use", "id": id, "name": "web_search", "input": map[string]any{"query": s.Query}},
+			map[string]any{"type": "web_search_tool_result", "tool_use_id": id, "content": content},
+		)
+	}
+	return blocks
 }

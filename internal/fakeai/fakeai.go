@@ -65,6 +65,7 @@ type Message struct {
 	CallID   string // tool
 	IsError  bool   // tool
 	Thoughts int    // signed blocks sent back
+	Searches int    // searches sent back
 }
 
 // Tool is an offered tool.

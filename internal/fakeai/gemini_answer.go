@@ -124,14 +124,38 @@ type geminiCandidate struct {
 		Parts []geminiAnswerPart `json:"parts,omitempty"`
 		Role  string             `json:"role"`
 	} `json:"content"`
-	FinishReason string `json:"finishReason,omitempty"`
-	Index        int    `json:"index"`
+	FinishReason string           `json:"finishReason,omitempty"`
+	Index        int              `json:"index"`
+	Grounding    *geminiGrounding `json:"groundingMetadata,omitempty"`
+}
+
+type geminiGrounding struct {
+	Queries []string         `json:"webSearchQueries"`
+	Chunks  []map[string]any `json:"groundingChunks"`
+}
+
+// grounding is what was searched for, nil where nothing was.
+func (r Reply) grounding() *geminiGrounding {
+	if len(r.Searches) == 0 {
+		return nil
+	}
+	g := &geminiGrounding{}
+	for _, s := range r.Searches {
+		g.Queries = append(g.Queries, s.Query)
+		for _, page := range s.Pages {
+			g.Chunks = append(g.Chunks, map[string]any{"web": map[string]any{"uri": page.URL, "title": page.Title}})
+		}
+	}
+	return g
 }
 
 func geminiFrame(p Parsed, r Reply, parts []geminiAnswerPart, finish string) geminiAnswerBody {
 	c := geminiCandidate{FinishReason: finish}
 	c.Content.Parts, c.Content.Role = parts, "model"
 	u := r.usage(p).gemini()
+	if finish != "" {
+		c.Grounding = r.grounding()
+	}
 	if finish == "" { // the total grows; only the last one counts the answer
 		u = geminiUsage{Prompt: u.Prompt, Total: u.Prompt}
 	}

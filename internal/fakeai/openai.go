@@ -1,6 +1,7 @@
 package fakeai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -54,8 +55,9 @@ type chatCall struct {
 }
 
 type chatTool struct {
-	Type     string `json:"type"`
-	Function struct {
+	Type       string          `json:"type"`
+	Parameters json.RawMessage `json:"parameters"` // of OpenRouter's server tools
+	Function   struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		Parameters  json.RawMessage `json:"parameters"`
@@ -178,6 +180,13 @@ func checkChatTools(b *chatBody, p *Parsed) error {
 	}
 	for i, t := range *b.Tools {
 		at := fmt.Sprintf("tools[%d].function", i)
+		if t.Type == serverSearch && strings.Contains(b.Model, "/") { // OpenRouter's names
+			if err := checkServerTool(i, t.Parameters); err != nil {
+				return err
+			}
+			p.Search = true
+			continue
+		}
 		switch {
 		case t.Type != "function":
 			return invalid(fmt.Sprintf("tools[%d].type", i), "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
@@ -203,6 +212,35 @@ func checkChatTools(b *chatBody, p *Parsed) error {
 			return invalid("tool_choice", "Invalid value: '%s'.", word)
 		}
 		p.ToolChoice = word
+	}
+	return nil
+}
+
+// serverSearch is the type of OpenRouter's own web search.
+const serverSearch = "openrouter:web_search"
+
+// checkServerTool checks the parameters of OpenRouter's search.
+func checkServerTool(at int, raw json.RawMessage) error {
+	var in struct {
+		Engine   string   `json:"engine"`
+		Total    *int     `json:"max_total_results"`
+		Allowed  []string `json:"allowed_domains"`
+		Excluded []string `json:"excluded_domains"`
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if len(raw) > 0 {
+		if err := d.Decode(&in); err != nil {
+			return invalid("tools", "tools[%d].parameters: %s", at, err)
+		}
+	}
+	switch {
+	case len(in.Allowed) > 0 && len(in.Excluded) > 0:
+		return invalid("tools", "tools[%d].parameters: allowed_domains cannot be used with excluded_domains", at)
+	case in.Total != nil && *in.Total < 1:
+		return invalid("tools", "tools[%d].parameters.max_total_results: too small", at)
+	case in.Engine != "" && !slices.Contains([]string{"auto", "native", "exa", "firecrawl", "parallel"}, in.Engine):
+		return invalid("tools", "tools[%d].parameters.engine: Invalid option", at)
 	}
 	return nil
 }
@@ -257,7 +295,7 @@ func checkChatTuning(b *chatBody, p *Parsed) error {
 	case len(b.WebSearchOptions) > 0 && !strings.Contains(b.Model, "-search"):
 		return unsupported("web_search_options", b.Model, "")
 	}
-	p.Search = len(b.WebSearchOptions) > 0
+	p.Search = p.Search || len(b.WebSearchOptions) > 0
 	for _, plugin := range b.Plugins {
 		if plugin.ID != "web" {
 			return invalid("plugins", "Invalid plugin: '%s'.", plugin.ID)

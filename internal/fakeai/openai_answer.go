@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 type errorBody struct {
@@ -88,6 +89,7 @@ type chatUsage struct {
 	CompletionDetails struct {
 		Reasoning int `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+	Served *servedUse `json:"server_tool_use,omitempty"` // OpenRouter's
 }
 
 func (u Usage) chat() *chatUsage {
@@ -95,6 +97,28 @@ func (u Usage) chat() *chatUsage {
 	out.PromptDetails.Cached = u.Cached
 	out.CompletionDetails.Reasoning = u.Reasoning
 	return out
+}
+
+// chatUsage counts the searches beside the tokens, as OpenRouter does.
+func (r Reply) chatUsage(p Parsed) *chatUsage {
+	u := r.usage(p).chat()
+	if strings.Contains(p.Model, "/") {
+		u.Served = r.servedUse()
+	}
+	return u
+}
+
+// annotations name the pages that were found, nil where there are none. What was searched for they do not tell.
+func annotations(r Reply) []any {
+	var notes []any
+	for _, s := range r.Searches {
+		for _, page := range s.Pages {
+			notes = append(notes, map[string]any{"type": "url_citation", "url_citation": map[string]any{
+				"url": page.URL, "title": page.Title, "start_index": 0, "end_index": 1,
+			}})
+		}
+	}
+	return notes
 }
 
 func answerID(p Parsed) string { return "chatcmpl-fake" + strconv.Itoa(p.Number) }
@@ -116,6 +140,9 @@ func chatEvents(p Parsed, r Reply) [][]byte {
 	for _, s := range r.Text {
 		events = append(events, slices.Concat(before, mustJSON(s), behind))
 	}
+	if notes := annotations(r); notes != nil {
+		events = append(events, frame(map[string]any{"content": "", "annotations": notes}, nil))
+	}
 	for _, d := range callDeltas(r) {
 		events = append(events, frame(d, nil))
 	}
@@ -124,7 +151,7 @@ func chatEvents(p Parsed, r Reply) [][]byte {
 	if p.IncludeUsage {
 		events = append(events, event(mustJSON(chunk{
 			ID: answerID(p), Object: "chat.completion.chunk", Created: created, Model: r.model(p), ServiceTier: "default",
-			SystemFingerprint: "fp_fake", Choices: []chunkChoice{}, Usage: r.usage(p).chat(),
+			SystemFingerprint: "fp_fake", Choices: []chunkChoice{}, Usage: r.chatUsage(p),
 		})))
 	}
 	return append(events, event([]byte("[DONE]")))
@@ -213,9 +240,12 @@ func chatAnswer(p Parsed, r Reply) any {
 	if len(calls) > 0 {
 		message["tool_calls"] = calls
 	}
+	if notes := annotations(r); notes != nil {
+		message["annotations"] = notes
+	}
 	return map[string]any{
 		"id": answerID(p), "object": "chat.completion", "created": created, "model": r.model(p), "service_tier": "default",
-		"system_fingerprint": "fp_fake", "usage": r.usage(p).chat(),
+		"system_fingerprint": "fp_fake", "usage": r.chatUsage(p),
 		"choices": []any{map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": r.finish()}},
 	}
 }

@@ -28,6 +28,7 @@ const (
 // Reply is what the model answers. The zero Reply is an empty answer.
 type Reply struct {
 	Reasoning []string // pieces; with Anthropic a signed thinking block
+	Searches  []Search // what it searched the web for by itself, before it spoke
 	Text      []string // pieces, one event each
 	Calls     []Call
 	Finish    string // OpenAI's spelling; "" = stop or tool_calls
@@ -57,6 +58,16 @@ type Reply struct {
 	ContentType string        // of the stream, instead of text/event-stream
 	Raw         []byte        // the whole stream as it is, instead of all events; empty = an empty body
 }
+
+// Search is one web search that the vendor made.
+type Search struct {
+	Query string
+	Pages []Page
+	Error string // Anthropic's code for why it failed
+}
+
+// Page is a page that was found.
+type Page struct{ Title, URL string }
 
 // Usage counts tokens.
 type Usage struct {

@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"slices"
@@ -50,30 +52,64 @@ func (p *messages) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delt
 			yield(hob.Delta{}, err)
 			return
 		}
-		n := newNames(r, f.takesName)
-		body, text := p.render(r, f, n, form)
-		p.caller.stream(ctx, exchange{
-			path: "/v1/messages", header: p.header, body: body, text: text, window: f.window, aside: aside(r),
-			decode: func() decoder { return &messagesDecoder{names: n} },
-		}, yield)
+		n := newNames(r, func(name string) bool { return f.takesName(name) && (r.WebSearch == nil || name != searchTool) })
+		p.answer(ctx, answering{request: r, family: f, names: n, form: form}, yield)
 	}
 }
 
-// searchTool is the name of Anthropic's own search; a tool of the same name would be refused beside it.
+// answering is a request with what its answer is read by.
+type answering struct {
+	request hob.Request
+	family  family
+	names   names
+	form    answerForm
+}
+
+// answer makes the calls that an answer takes: one, and a further one each time that it pauses amid a search. What one call
+// gave is passed on, so a fault of a later one is a cut.
+func (p *messages) answer(ctx context.Context, a answering, yield func(hob.Delta, error) bool) {
+	r, turn := a.request, &pausedTurn{}
+	for pauses := 0; ; pauses++ {
+		var d *messagesDecoder
+		body, text := p.render(r, a.family, a.names, a.form)
+		if pauses > 0 {
+			body = turn.append(body)
+		}
+		p.caller.stream(ctx, exchange{
+			path: "/v1/messages", header: p.header, body: body, text: text, window: a.family.window, aside: aside(r),
+			decode: func() decoder {
+				d = &messagesDecoder{names: a.names, keeps: r.WebSearch != nil, pauses: r.WebSearch != nil && pauses < MaxPauses, turn: turn}
+				d.back, d.kept = slices.Clone(turn.back), slices.Clone(turn.blocks)
+				return d
+			},
+		}, func(delta hob.Delta, err error) bool { return yield(delta, cutLate(err, pauses)) })
+		if d == nil || !d.paused {
+			return
+		}
+		turn.goesOn(d)
+		left := *r.WebSearch
+		left.MaxUses = max(searches(a.request.WebSearch)-turn.searches, 1)
+		r.WebSearch = &left
+	}
+}
+
+// cutLate makes a fault behind the first part of an answer the cut that it is.
+func cutLate(err error, pauses int) error {
+	var e *hob.ProviderError
+	if pauses > 0 && errors.As(err, &e) && (e.Class == hob.ClassModelError || e.Class == hob.ClassRateLimit) {
+		e.Class = hob.ClassCut
+	}
+	return err
+}
+
+// searchTool is the name of Anthropic's own search. A function of the same name would be refused beside it, so it goes by
+// another one.
 const searchTool = "web_search"
 
 // check reads the wanted form and refuses what the API cannot do.
 func (p *messages) check(r *hob.Request, f family) (answerForm, error) {
-	if r.WebSearch {
-		if !f.search {
-			return answerForm{}, noSearch(p.caller.name, r.Model)
-		}
-		for i := range r.Tools {
-			if r.Tools[i].Name == searchTool {
-				return answerForm{}, refusedBefore(p.caller.name, "the setting web_search cannot be used together with a tool named %s; "+
-					"turn one of them off", searchTool)
-			}
-		}
+	if err := checkSearch(p.caller.name, r, searchOf(p, r.Model)); err != nil {
+		return answerForm{}, err
 	}
 	if err := checkImages(p.caller.name, r, f, anthropicImages); err != nil {
 		return answerForm{}, err
@@ -151,7 +187,13 @@ func thoughtsKept(history []hob.Message) bool {
 	return true
 }
 
+// hasThoughts says whether thoughts are among what the provider wants back with a message.
 func hasThoughts(m *hob.Message) bool {
+	return hasArtefact(m) && (!bytes.Contains(m.Reasoning.Artefact, []byte(servedMark)) || len(withoutServed(m.Reasoning.Artefact)) > 2)
+}
+
+// hasArtefact says whether the provider wants something back with a message.
+func hasArtefact(m *hob.Message) bool {
 	return m.Reasoning != nil && m.Reasoning.Provider == anthropicName && len(m.Reasoning.Artefact) > 2
 }
 
@@ -164,7 +206,7 @@ func (p *messages) render(r hob.Request, f family, n names, form answerForm) (bo
 	b = appendString(b, r.Model)
 	b = append(b, `,"stream":true,"max_tokens":`...)
 	b = strconv.AppendInt(b, int64(plan.maxTokens), 10)
-	native := form.kind == formSchema && f.form == formNative && !r.WebSearch && anthropicRules.fits(form.schema)
+	native := form.kind == formSchema && f.form == formNative && r.WebSearch == nil && anthropicRules.fits(form.schema)
 	switch {
 	case plan.budget > 0:
 		b = append(b, `,"thinking":{"type":"enabled","budget_tokens":`...)
@@ -189,7 +231,7 @@ func (p *messages) render(r hob.Request, f family, n names, form answerForm) (bo
 		b = append(b, ']')
 	}
 	b = p.tools(b, r, f, n)
-	b = appendTurns(append(b, `,"messages":`...), history, n)
+	b = appendTurns(append(b, `,"messages":`...), history, n, r.WebSearch != nil)
 	b = mark(b[:len(b)-len(turnsEnd)], len(r.Tools) > 0)
 	return append(append(b, turnsEnd...), '}'), text
 }
@@ -256,11 +298,12 @@ func called(history []hob.Message) []hob.ToolSpec {
 	return tools
 }
 
-// maxSearches is how often one answer may search.
-const maxSearches = 5
-
 func (p *messages) tools(b []byte, r hob.Request, f family, n names) []byte {
-	if len(r.Tools) == 0 && !r.WebSearch {
+	switch {
+	case len(r.Tools) > 0:
+	case r.WebSearch != nil:
+		r.NoToolUse = false // it would bar the search, which is the only tool
+	default:
 		if r.Tools = called(r.Messages); len(r.Tools) == 0 {
 			return b
 		}
@@ -268,9 +311,11 @@ func (p *messages) tools(b []byte, r hob.Request, f family, n names) []byte {
 	}
 	b = append(b, `,"tools":[`...)
 	start := len(b)
-	if r.WebSearch {
+	if o := r.WebSearch; o != nil {
 		b = append(b, `{"type":"web_search_20250305","name":"`+searchTool+`","max_uses":`...)
-		b = append(strconv.AppendInt(b, maxSearches, 10), '}')
+		b = strconv.AppendInt(b, int64(searches(o)), 10)
+		b = appendDomains(b, "allowed_domains", o.AllowedDomains)
+		b = append(appendDomains(b, "blocked_domains", o.BlockedDomains), '}')
 	}
 	for i := range r.Tools {
 		b = comma(b, start)

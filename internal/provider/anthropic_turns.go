@@ -7,9 +7,13 @@ import "hob"
 const goOn = `{"type":"text","text":"(The conversation goes on.)"}`
 
 // appendTurns writes the history as turns of user and assistant that alternate. Tool results, and system messages amid
-// the history, belong to the user's turn.
-func appendTurns(b []byte, history []hob.Message, n names) []byte {
+// the history, belong to the user's turn. searching: searches of the turn under way go back with it.
+func appendTurns(b []byte, history []hob.Message, n names, searching bool) []byte {
 	b = append(b, '[')
+	current := len(history)
+	if searching {
+		current = lastUser(history)
+	}
 	open := "" // role of the turn under way
 	turn := func(role string) {
 		switch {
@@ -30,7 +34,7 @@ func appendTurns(b []byte, history []hob.Message, n names) []byte {
 		m := &history[i]
 		if m.Role == hob.RoleAssistant {
 			turn(string(hob.RoleAssistant))
-			b = appendAssistantBlocks(b, m, n)
+			b = appendAssistantBlocks(b, m, n, i > current)
 			continue
 		}
 		turn(string(hob.RoleUser))
@@ -69,12 +73,16 @@ func appendToolResult(b []byte, m *hob.Message) []byte {
 	return append(b, '}')
 }
 
-// appendAssistantBlocks writes thoughts, text and calls, in this order, which is the one the API wants them back in.
-func appendAssistantBlocks(b []byte, m *hob.Message, n names) []byte {
+// appendAssistantBlocks writes thoughts, text and calls, in this order, which is the one the API wants them back in. The
+// searches among the thoughts are written where served is set.
+func appendAssistantBlocks(b []byte, m *hob.Message, n names, served bool) []byte {
 	start := len(b)
-	if hasThoughts(m) {
+	if hasArtefact(m) {
 		a := m.Reasoning.Artefact
-		if a[0] == '[' { // the blocks, as they came
+		if !served {
+			a = withoutServed(a)
+		}
+		if len(a) > 0 && a[0] == '[' { // the blocks, as they came
 			a = a[1 : len(a)-1]
 		}
 		b = append(b, a...)
@@ -135,4 +143,12 @@ func appendUserBlocks(b []byte, m *hob.Message) []byte {
 		b = append(b, `}}`...)
 	}
 	return b
+}
+
+// append writes a turn that paused behind the others.
+func (t *pausedTurn) append(body []byte) []byte {
+	body = body[:len(body)-len(turnsEnd)-1]
+	body = append(body, `]},{"role":"assistant","content":`...)
+	body = append(body, joinBlocks(t.blocks)...)
+	return append(body, `}]}`...)
 }

@@ -64,8 +64,8 @@ func (p *chat) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta, e
 
 // check reads the wanted form and refuses what the server cannot do.
 func (p *chat) check(r *hob.Request, f family) (answerForm, error) {
-	if r.WebSearch && !p.style.searches && (!f.search || p.caller.name != openaiName) {
-		return answerForm{}, noSearch(p.caller.name, r.Model)
+	if err := checkSearch(p.caller.name, r, p.searches(f)); err != nil {
+		return answerForm{}, err
 	}
 	if err := checkImages(p.caller.name, r, f, nil); err != nil {
 		return answerForm{}, err
@@ -101,8 +101,18 @@ func (p *chat) render(r hob.Request, f family, n names, form answerForm) (body [
 	if !f.quirks.noStreamOptions {
 		b = append(b, `,"stream_options":{"include_usage":true}`...)
 	}
-	if len(r.Tools) > 0 && (!r.NoToolUse || f.quirks.toolsOnLast) {
+	functions := len(r.Tools) > 0 && (!r.NoToolUse || f.quirks.toolsOnLast)
+	plugin := r.WebSearch != nil && r.WebSearch.Always && len(r.WebSearch.AllowedDomains)+len(r.WebSearch.BlockedDomains) == 0
+	switch served := r.WebSearch != nil && p.style.searches && !plugin; {
+	case functions && served:
 		b = p.tools(b, r.Tools, f, n)
+		b = append(appendServerSearch(append(b[:len(b)-1], ','), r.WebSearch), ']')
+	case functions:
+		b = p.tools(b, r.Tools, f, n)
+	case served:
+		b = append(appendServerSearch(append(b, `,"tools":[`...), r.WebSearch), ']')
+	}
+	if functions {
 		b = f.quirks.appendToolUse(b, r.NoToolUse)
 	}
 	b = p.tuning(b, r, f)
@@ -110,12 +120,27 @@ func (p *chat) render(r hob.Request, f family, n names, form answerForm) (body [
 		form.strict = false
 	}
 	b = appendFormat(b, form, kind)
-	if r.WebSearch && p.style.searches {
-		b = append(b, `,"plugins":[{"id":"web"}]`...)
-	} else if r.WebSearch {
+	switch {
+	case r.WebSearch == nil:
+	case !p.style.searches:
 		b = append(b, `,"web_search_options":{}`...)
+	case plugin:
+		b = append(b, `,"plugins":[{"id":"web"}]`...)
 	}
 	return append(b, '}'), text
+}
+
+// appendServerSearch writes the search that OpenRouter makes when the model wants it. Which domains are kept is sure with
+// one engine only: models' own searches pass over some of these lists.
+func appendServerSearch(b []byte, o *hob.WebSearchOptions) []byte {
+	b = append(b, `{"type":"openrouter:web_search","parameters":{"max_total_results":`...)
+	b = strconv.AppendInt(b, int64(searches(o)*resultsPerSearch), 10)
+	if len(o.AllowedDomains)+len(o.BlockedDomains) > 0 {
+		b = append(b, `,"engine":"exa"`...)
+	}
+	b = appendDomains(b, "allowed_domains", o.AllowedDomains)
+	b = appendDomains(b, "excluded_domains", o.BlockedDomains)
+	return append(b, `}}`...)
 }
 
 // appendFormat writes the wanted form as far as the family takes it. A schema is called strict only where it keeps the

@@ -58,6 +58,8 @@ type chatDecoder struct {
 	calls   assembler
 	names   names
 	details reasoningDetails
+	found   sources
+	counted int // searches, as the provider counts them
 	model   string
 	ended   string // the finish reason as it was sent
 	usage   *hob.Usage
@@ -94,6 +96,7 @@ type chatMessage struct {
 	ReasoningContent json.RawMessage `json:"reasoning_content"`
 	Reasoning        json.RawMessage `json:"reasoning"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details"`
+	Annotations      json.RawMessage `json:"annotations"`
 	ToolCalls        []chatCall      `json:"tool_calls"`
 	FunctionCall     *chatFunction   `json:"function_call"`
 }
@@ -124,6 +127,7 @@ type chatUsage struct {
 	CompletionDetails *struct {
 		Reasoning int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+	Served *searchUsage `json:"server_tool_use"`
 }
 
 func (u *chatUsage) usage() *hob.Usage {
@@ -197,6 +201,9 @@ func (d *chatDecoder) decode(data []byte) error {
 		}
 	}
 	if c.Usage != nil {
+		if s := c.Usage.Served; s != nil {
+			d.counted = max(d.counted, plausibleSearches(s.Requests))
+		}
 		if u := c.Usage.usage(); u != nil {
 			d.usage = u
 		}
@@ -240,6 +247,7 @@ func (d *chatDecoder) message(m *chatMessage) error {
 			thought = said
 		}
 	}
+	d.found.cite(m.Annotations)
 	answer, inner := contentParts(m.Content)
 	if thought == "" {
 		thought = inner
@@ -381,6 +389,9 @@ func (d *chatDecoder) finish(torn error) error {
 	if a != nil {
 		d.out.emit(hob.Delta{Artefact: a})
 	}
-	d.out.emit(hob.Delta{Finish: finishReason(d.ended, len(calls), d.refused), Usage: d.usage, Model: d.model})
+	if len(d.found.list) > 0 || d.counted > 0 { // what was searched for is not told, only what was found
+		d.out.emit(hob.Delta{Searches: []hob.WebSearch{{Results: append([]hob.WebResult{}, d.found.list...)}}})
+	}
+	d.out.emit(hob.Delta{Finish: finishReason(d.ended, len(calls), d.refused), Usage: d.usage, Model: d.model, Searched: d.counted})
 	return nil
 }

@@ -81,10 +81,10 @@ func geminiToolName(name string) bool {
 // second generation refuses the pair, and later ones want the search's own calls in the history, which other providers
 // could not read.
 func (p *gemini) check(r *hob.Request, f family) (answerForm, error) {
-	switch {
-	case r.WebSearch && !f.search:
-		return answerForm{}, noSearch(p.caller.name, r.Model)
-	case r.WebSearch && len(r.Tools) > 0:
+	if err := checkSearch(p.caller.name, r, searchOf(p, r.Model)); err != nil {
+		return answerForm{}, err
+	}
+	if r.WebSearch != nil && len(r.Tools) > 0 {
 		return answerForm{}, refusedBefore(p.caller.name, "web_search cannot be used together with tools; turn one of them off")
 	}
 	if err := checkImages(p.caller.name, r, f, geminiImages); err != nil {
@@ -97,7 +97,7 @@ func (p *gemini) check(r *hob.Request, f family) (answerForm, error) {
 func (p *gemini) render(r hob.Request, f family, n names, form answerForm) (body []byte, text int) {
 	size, text := requestSize(r)
 	kind := f.form
-	if form.kind != "" && f.formAlone && (len(r.Tools) > 0 || r.WebSearch) {
+	if form.kind != "" && f.formAlone && (len(r.Tools) > 0 || r.WebSearch != nil) {
 		kind = formWords
 	}
 	history := r.Messages
@@ -122,7 +122,7 @@ func (p *gemini) render(r hob.Request, f family, n names, form answerForm) (body
 // tools offers functions with their schemas as they are: parametersJsonSchema takes JSON Schema, while the older
 // parameters takes a part of OpenAPI's and refuses the rest, additionalProperties and $schema among it.
 func (p *gemini) tools(b []byte, r hob.Request, n names) []byte {
-	if r.WebSearch {
+	if r.WebSearch != nil {
 		return append(b, `"tools":[{"googleSearch":{}}],`...)
 	}
 	if len(r.Tools) == 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ type geminiDecoder struct {
 	blocked  bool   // the prompt was refused
 	begun    bool   // a part or a finish reason was seen
 	usage    *geminiUsage
+	found    sources
+	queries  []string
 }
 
 type geminiChunk struct {
@@ -43,6 +46,15 @@ type geminiCandidate struct {
 	Content *struct {
 		Parts []geminiPart `json:"parts"`
 	} `json:"content"`
+	Grounding *struct {
+		Queries []string `json:"webSearchQueries"`
+		Chunks  []struct {
+			Web struct {
+				URI   string `json:"uri"`
+				Title string `json:"title"`
+			} `json:"web"`
+		} `json:"groundingChunks"`
+	} `json:"groundingMetadata"`
 	FinishReason  string `json:"finishReason"`
 	FinishMessage string `json:"finishMessage"`
 }
@@ -139,6 +151,16 @@ func (d *geminiDecoder) candidate(c *geminiCandidate) error {
 			if err := d.part(&c.Content.Parts[i]); err != nil {
 				return err
 			}
+		}
+	}
+	if g := c.Grounding; g != nil {
+		for _, q := range g.Queries {
+			if q != "" && !slices.Contains(d.queries, q) && len(d.queries) < maxSources {
+				d.queries = append(d.queries, q)
+			}
+		}
+		for i := range g.Chunks {
+			d.found.add(g.Chunks[i].Web.Title, g.Chunks[i].Web.URI)
 		}
 	}
 	if c.FinishReason != "" {
@@ -257,7 +279,12 @@ func (d *geminiDecoder) finish(torn error) error {
 	if a := d.artefact(); a != nil {
 		d.out.emit(hob.Delta{Artefact: a})
 	}
-	last := hob.Delta{Finish: d.reason(), Model: d.model}
+	if len(d.queries)+len(d.found.list) > 0 { // which query found which page is not told
+		d.out.emit(hob.Delta{Searches: []hob.WebSearch{{
+			Query: strings.Join(d.queries, "; "), Results: append([]hob.WebResult{}, d.found.list...),
+		}}})
+	}
+	last := hob.Delta{Finish: d.reason(), Model: d.model, Searched: len(d.queries)}
 	if d.usage != nil {
 		last.Usage = d.usage.usage()
 	}

@@ -195,7 +195,7 @@ func TestProviders_SearchIsAskedForOrRefusedBeforeAnyCall(t *testing.T) {
 		{"openai/gpt-4o", nil, "cannot search the web"},
 		{"ollama/llama3", nil, "cannot search the web"},
 		{"anthropic/claude-sonnet-4-5", []hob.ToolSpec{weather}, ""},
-		{"anthropic/claude-sonnet-4-5", []hob.ToolSpec{{Name: "web_search"}}, "a tool named web_search"},
+		{"anthropic/claude-sonnet-4-5", []hob.ToolSpec{{Name: "web_search"}}, ""},
 		{"anthropic/claude-3-haiku-20240307", nil, "cannot search the web"},
 		{"gemini/gemini-2.5-flash", nil, ""},
 		{"gemini/gemini-2.5-flash", []hob.ToolSpec{weather}, "together with tools"},
@@ -206,7 +206,7 @@ func TestProviders_SearchIsAskedForOrRefusedBeforeAnyCall(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, vendorOf(t, c.model), nil, nil)
 			r := ask("What is new?")
-			r.WebSearch, r.Tools = true, c.tools
+			r.WebSearch, r.Tools = &hob.WebSearchOptions{}, c.tools
 			a := collect(t, b.model, r)
 			if c.error == "" {
 				if a.Err != nil || !b.fake.Requests()[0].Search {

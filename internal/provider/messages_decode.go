@@ -16,8 +16,15 @@ import (
 type messagesDecoder struct {
 	text
 	names    names
+	keeps    bool        // the answer may pause: its blocks are kept as they came
+	pauses   bool        // and is then asked to go on
+	turn     *pausedTurn // what it gave before, nil where it cannot pause
 	blocks   map[int]*contentBlock
-	thoughts []json.RawMessage // blocks to be sent back, as they came
+	back     []backBlock       // to be sent back, as they came
+	kept     []json.RawMessage // every block
+	served   map[string]json.RawMessage
+	searches int
+	paused   bool
 	calls    int
 	size     int
 	model    string
@@ -38,6 +45,10 @@ type contentBlock struct {
 	thinking  []byte
 	signature string
 	data      string
+	text      []byte            // where it is kept
+	cited     []json.RawMessage // with it
+	answers   string            // the id of the search whose result it is
+	result    json.RawMessage
 }
 
 type messagesEvent struct {
@@ -69,28 +80,41 @@ type messagesBlock struct {
 	Thinking  string          `json:"thinking"`
 	Signature string          `json:"signature"`
 	Data      string          `json:"data"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
 }
 
 type messagesDelta struct {
-	Type       string `json:"type"`
-	Text       string `json:"text"`
-	Partial    string `json:"partial_json"`
-	Thinking   string `json:"thinking"`
-	Signature  string `json:"signature"`
-	StopReason string `json:"stop_reason"`
+	Type       string          `json:"type"`
+	Text       string          `json:"text"`
+	Partial    string          `json:"partial_json"`
+	Thinking   string          `json:"thinking"`
+	Signature  string          `json:"signature"`
+	StopReason string          `json:"stop_reason"`
+	Citation   json.RawMessage `json:"citation"`
 }
 
 type messagesUsage struct {
-	Input       int64 `json:"input_tokens"`
-	Output      int64 `json:"output_tokens"`
-	CacheRead   int64 `json:"cache_read_input_tokens"`
-	CacheCreate int64 `json:"cache_creation_input_tokens"`
+	Input       int64       `json:"input_tokens"`
+	Output      int64       `json:"output_tokens"`
+	CacheRead   int64       `json:"cache_read_input_tokens"`
+	CacheCreate int64       `json:"cache_creation_input_tokens"`
+	Served      searchUsage `json:"server_tool_use"`
+}
+
+// sum adds the counts of another call.
+func (u *messagesUsage) sum(v *messagesUsage) {
+	u.Input += v.Input
+	u.Output += v.Output
+	u.CacheRead += v.CacheRead
+	u.CacheCreate += v.CacheCreate
+	u.Served.Requests += v.Served.Requests
 }
 
 func (d *messagesDecoder) attach(s *sink) { d.out = s }
 
 func (d *messagesDecoder) event(data []byte) (bool, error) {
-	if d.scanText(data) {
+	if !d.keeps && d.scanText(data) {
 		return false, nil
 	}
 	data = bytes.TrimSpace(data)
@@ -155,6 +179,7 @@ func (d *messagesDecoder) count(u *messagesUsage) {
 	d.usage.Output = max(d.usage.Output, u.Output)
 	d.usage.CacheRead = max(d.usage.CacheRead, u.CacheRead)
 	d.usage.CacheCreate = max(d.usage.CacheCreate, u.CacheCreate)
+	d.usage.Served.Requests = max(d.usage.Served.Requests, plausibleSearches(u.Served.Requests))
 }
 
 func (d *messagesDecoder) grow(n int) error {
@@ -170,6 +195,7 @@ func (d *messagesDecoder) start(index int, b *messagesBlock) error {
 	}
 	d.blocks[index] = &contentBlock{
 		kind: b.Type, id: b.ID, name: b.Name, first: b.Input, thinking: []byte(b.Thinking), signature: b.Signature, data: b.Data,
+		answers: b.ToolUseID, result: b.Content, text: []byte(b.Text),
 	}
 	if b.Text != "" {
 		d.addAnswer([]byte(b.Text))
@@ -177,15 +203,18 @@ func (d *messagesDecoder) start(index int, b *messagesBlock) error {
 	if b.Thinking != "" {
 		d.addReasoning(b.Thinking)
 	}
-	return d.grow(len(b.Input) + len(b.Data) + len(b.Thinking))
+	return d.grow(len(b.Input) + len(b.Data) + len(b.Thinking) + len(b.Content))
 }
 
 func (d *messagesDecoder) piece(index int, p *messagesDelta) error {
+	b := d.blocks[index]
 	if p.Text != "" {
+		if b != nil && d.keeps {
+			b.text = append(b.text, p.Text...)
+		}
 		d.addAnswer([]byte(p.Text))
 		return nil
 	}
-	b := d.blocks[index]
 	if b == nil { // its start was lost; what it is can be told from the piece only for text and thoughts
 		if p.Thinking != "" {
 			d.addReasoning(p.Thinking)
@@ -198,7 +227,10 @@ func (d *messagesDecoder) piece(index int, p *messagesDelta) error {
 		b.thinking = append(b.thinking, p.Thinking...)
 		d.addReasoning(p.Thinking)
 	}
-	return d.grow(len(p.Partial) + len(p.Thinking) + len(p.Signature))
+	if d.keeps && present(p.Citation) {
+		b.cited = append(b.cited, p.Citation)
+	}
+	return d.grow(len(p.Partial) + len(p.Thinking) + len(p.Signature) + len(p.Citation))
 }
 
 // stop ends a block. A call is passed on at once: its arguments are complete.
@@ -209,31 +241,102 @@ func (d *messagesDecoder) stop(index int) error {
 	}
 	delete(d.blocks, index)
 	switch b.kind {
-	case "tool_use":
-		args := string(b.input)
-		if args == "" && present(b.first) {
-			args = string(b.first)
-			if args[0] == '"' { // gateways that carry OpenAI's form over
-				args = looseText(b.first)
-			}
+	case "text":
+		if d.keeps {
+			d.keep(textKept(b.text, b.cited))
 		}
+	case "tool_use":
 		d.calls++
 		d.flush()
 		d.out.emit(hob.Delta{Call: &hob.ModelCall{
-			ID: b.id, Name: d.names.original(b.name), Arguments: strings.ToValidUTF8(args, "\uFFFD"),
+			ID: b.id, Name: d.names.original(b.name), Arguments: strings.ToValidUTF8(b.arguments(), "\uFFFD"),
 		}})
 	case "thinking":
 		if b.signature != "" { // unsigned thoughts are refused
 			out := append([]byte(nil), `{"type":"thinking","thinking":`...)
 			out = appendString(out, string(b.thinking))
 			out = append(out, `,"signature":`...)
-			d.thoughts = append(d.thoughts, append(appendString(out, b.signature), '}'))
+			d.thought(append(appendString(out, b.signature), '}'))
 		}
 	case "redacted_thinking":
 		out := append([]byte(nil), `{"type":"redacted_thinking","data":`...)
-		d.thoughts = append(d.thoughts, append(appendString(out, b.data), '}'))
+		d.thought(append(appendString(out, b.data), '}'))
+	case servedCall:
+		d.search(b)
+	case servedResult:
+		d.found(b)
 	}
 	return nil
+}
+
+// arguments is the text of a call's arguments.
+func (b *contentBlock) arguments() string {
+	if len(b.input) > 0 || !present(b.first) {
+		return string(b.input)
+	}
+	if b.first[0] == '"' { // gateways that carry OpenAI's form over
+		return looseText(b.first)
+	}
+	return string(b.first)
+}
+
+// keep notes a block for a turn that may pause.
+func (d *messagesDecoder) keep(raw json.RawMessage) {
+	if d.keeps && len(raw) > 0 {
+		d.kept = append(d.kept, raw)
+	}
+}
+
+// thought notes a block that goes back with the message.
+func (d *messagesDecoder) thought(raw json.RawMessage) {
+	d.back = append(d.back, backBlock{raw: raw})
+	d.keep(raw)
+}
+
+// search notes that the model searches; what it finds comes with a block of its own.
+func (d *messagesDecoder) search(b *contentBlock) {
+	input := json.RawMessage(b.arguments())
+	if !isObject(input) {
+		input = json.RawMessage(`{}`)
+	}
+	out := append([]byte(nil), `{"type":"`+servedCall+`","id":`...)
+	out = appendString(out, b.id)
+	out = append(out, `,"name":`...)
+	out = appendString(out, b.name)
+	out = append(append(append(out, `,"input":`...), input...), '}')
+	if d.served == nil {
+		d.served = map[string]json.RawMessage{}
+	}
+	d.served[b.id] = out
+	d.keep(out)
+}
+
+// found tells what a search found. It may be one that was begun before the turn paused.
+func (d *messagesDecoder) found(b *contentBlock) {
+	if !present(b.result) {
+		return
+	}
+	call, ok := d.served[b.answers]
+	if !ok {
+		call = d.turn.call(b.answers)
+	}
+	var in struct {
+		Input json.RawMessage `json:"input"`
+	}
+	_ = unmarshal(call, &in) // what cannot be read has no query
+	d.flush()
+	s := servedSearch(queryOf(in.Input), b.result)
+	if s.Error == "" {
+		d.searches++
+	}
+	d.out.emit(hob.Delta{Searches: []hob.WebSearch{s}})
+	out := append([]byte(nil), `{`+servedMark+`,"tool_use_id":`...)
+	out = appendString(out, b.answers)
+	out = append(append(append(out, `,"content":`...), b.result...), '}')
+	d.keep(out)
+	if call != nil {
+		d.back = append(d.back, backBlock{call, true}, backBlock{out, true})
+	}
 }
 
 // message takes an answer that is no stream.
@@ -268,17 +371,50 @@ func (d *messagesDecoder) finish(torn error) error {
 			return err
 		}
 	}
-	if len(d.thoughts) > 0 {
-		artefact := append([]byte{'['}, bytes.Join(rawBytes(d.thoughts), []byte{','})...)
-		d.out.emit(hob.Delta{Artefact: append(artefact, ']')})
+	if d.paused = d.pauses && d.ended == pauseTurn && d.calls == 0 && len(d.kept) > 0; d.paused {
+		return nil
+	}
+	if a := d.artefact(); a != nil {
+		d.out.emit(hob.Delta{Artefact: a})
 	}
 	last := hob.Delta{Finish: finishReason(d.ended, d.calls, false), Model: d.model}
-	if u := d.usage; u != nil {
+	if u := d.used(); u != nil {
 		prompt := u.Input + u.CacheRead + u.CacheCreate
 		last.Usage = plausible(&hob.Usage{PromptTokens: prompt, CompletionTokens: u.Output, CachedTokens: u.CacheRead})
+		last.Searched = u.Served.Requests
 	}
 	d.out.emit(last)
 	return nil
+}
+
+// pauseTurn is the stop reason of an answer that is not at its end.
+const pauseTurn = "pause_turn"
+
+// artefact is what goes back with the message, nil where nothing does. Searches go back only where calls follow: the turn
+// goes on, and the model wants to know what it has found.
+func (d *messagesDecoder) artefact() json.RawMessage {
+	var blocks []json.RawMessage
+	for _, b := range d.back {
+		if !b.served || d.calls > 0 {
+			blocks = append(blocks, b.raw)
+		}
+	}
+	if len(blocks) == 0 {
+		return nil
+	}
+	return joinBlocks(blocks)
+}
+
+// used are the counts of all calls that the answer took, nil where none told any.
+func (d *messagesDecoder) used() *messagesUsage {
+	if d.turn == nil || !d.turn.told {
+		return d.usage
+	}
+	all := d.turn.usage
+	if d.usage != nil {
+		all.sum(d.usage)
+	}
+	return &all
 }
 
 func rawBytes(list []json.RawMessage) [][]byte {

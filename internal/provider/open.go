@@ -85,9 +85,11 @@ func (r *Registry) Open(ctx context.Context, ws hob.WorkspaceID, model string) (
 	if err != nil {
 		return hob.Model{}, err
 	}
+	search := searchOf(p, to.model)
 	return hob.Model{
 		Provider: p, Name: to.maker.name, Model: to.model, Window: windowOf(p, to.model),
 		Light: r.light(to), Price: price, Count: counterOf(to.model), Effort: effortOf(p, to.model),
+		Search: search.can, SearchAlone: search.alone, SearchDomains: search.domains,
 	}, nil
 }
 

@@ -337,7 +337,7 @@ var renderQuirks = []struct {
 		[3]renderCase{{model: "o3-mini", refused: true}, {model: "claude-2.1", refused: true}, {}},
 	},
 	{
-		"`web_search`", with(func(r *hob.Request) { r.WebSearch, r.Tools = true, nil }),
+		"the setting `web_search`", with(func(r *hob.Request) { r.WebSearch, r.Tools = &hob.WebSearchOptions{Always: true}, nil }),
 		[3]renderCase{
 			{model: "gpt-4o-search-preview", paths: []string{"web_search_options"}},
 			{model: sonnet, paths: []string{"tools.0"}},
@@ -345,7 +345,7 @@ var renderQuirks = []struct {
 		},
 	},
 	{
-		"`web_search` beside tools", with(func(r *hob.Request) { r.WebSearch = true }),
+		"the setting `web_search` beside tools", with(func(r *hob.Request) { r.WebSearch = &hob.WebSearchOptions{Always: true} }),
 		[3]renderCase{
 			{dialect: openrouterName, model: "openai/gpt-4o", paths: []string{"plugins", "tools.0.function.name"}},
 			{model: sonnet, paths: []string{"tools.0", "tools.1.name"}},
@@ -353,7 +353,25 @@ var renderQuirks = []struct {
 		},
 	},
 	{
-		"`web_search` of a model that has none", with(func(r *hob.Request) { r.WebSearch, r.Tools = true, nil }),
+		"a tool of the kind `web`", with(func(r *hob.Request) { r.WebSearch = &hob.WebSearchOptions{MaxUses: 2} }),
+		[3]renderCase{
+			{dialect: openrouterName, model: "openai/gpt-4o", paths: []string{"tools.0.function.name", "tools.1"}, no: []string{"plugins"}},
+			{model: sonnet, paths: []string{"tools.0", "tools.1.name"}},
+			{model: flash, refused: true},
+		},
+	},
+	{
+		"the same, held to domains", with(func(r *hob.Request) {
+			r.WebSearch, r.Tools = &hob.WebSearchOptions{AllowedDomains: []string{"yr.no"}}, nil
+		}),
+		[3]renderCase{
+			{dialect: openrouterName, model: "openai/gpt-4o", paths: []string{"tools"}},
+			{model: sonnet, paths: []string{"tools.0"}},
+			{model: flash, refused: true},
+		},
+	},
+	{
+		"`web_search` of a model that has none", with(func(r *hob.Request) { r.WebSearch, r.Tools = &hob.WebSearchOptions{}, nil }),
 		[3]renderCase{{model: gpt, refused: true}, {model: "claude-3-haiku-20240307", refused: true}, {model: "gemini-1.5-flash", refused: true}},
 	},
 }

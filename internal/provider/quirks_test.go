@@ -141,6 +141,16 @@ func tell(o outcome) string {
 	if o.Artefact != nil {
 		parts = append(parts, "kept to be sent back: "+code(string(o.Artefact)))
 	}
+	for _, s := range o.Searches {
+		told := "searched the web"
+		if s.Query != "" {
+			told += " for “" + s.Query + "”"
+		}
+		for _, r := range s.Results {
+			told += ", found " + r.URL
+		}
+		parts = append(parts, told)
+	}
 	if o.Text != "" {
 		parts = append(parts, "text “"+o.Text+"”")
 	}

@@ -111,11 +111,19 @@ func TestRender(t *testing.T) {
 		{"form_alone", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.ResponseFormat, r.Tools = schema, nil }},
 		{"form_alone", "gemini/gemini-2.0-flash", func(r *hob.Request) { r.ResponseFormat, r.Tools = schema, nil }},
 		{"form", "gemini/gemini-3-pro-preview", func(r *hob.Request) { r.ResponseFormat = schema }},
-		{"search", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.WebSearch, r.Tools = true, nil }},
+		{"search", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.WebSearch, r.Tools = &hob.WebSearchOptions{}, nil }},
 		{"assistant_first", "gemini/gemini-2.5-flash", func(r *hob.Request) { r.Messages = r.Messages[1:] }},
-		{"search", "openrouter/openai/gpt-4o", func(r *hob.Request) { r.WebSearch = true }},
-		{"search", "openai/gpt-4o-search-preview", func(r *hob.Request) { r.WebSearch, r.Tools, r.Messages = true, nil, r.Messages[3:4] }},
-		{"search", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.WebSearch = true }},
+		{"search", "openrouter/openai/gpt-4o", func(r *hob.Request) { r.WebSearch = &hob.WebSearchOptions{Always: true} }},
+		{"search_tool", "openrouter/openai/gpt-4o", func(r *hob.Request) {
+			r.WebSearch = &hob.WebSearchOptions{MaxUses: 3, BlockedDomains: []string{"a.example", "b.example"}}
+		}},
+		{"search_tool", "anthropic/claude-sonnet-4-5", func(r *hob.Request) {
+			r.WebSearch = &hob.WebSearchOptions{MaxUses: 3, BlockedDomains: []string{"a.example", "b.example"}}
+		}},
+		{"search", "openai/gpt-4o-search-preview", func(r *hob.Request) {
+			r.WebSearch, r.Tools, r.Messages = &hob.WebSearchOptions{Always: true}, nil, r.Messages[3:4]
+		}},
+		{"search", "anthropic/claude-sonnet-4-5", func(r *hob.Request) { r.WebSearch = &hob.WebSearchOptions{} }},
 		{"form_strict", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = strictForm }},
 		{"form_strict_open", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = openForm }},
 		{"form_json", "openai/gpt-4o", func(r *hob.Request) { r.ResponseFormat = json.RawMessage(`{"type":"json_object"}`) }},

@@ -25,6 +25,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 type outcome struct {
 	Text      string          `json:"text,omitempty"`
 	Reasoning string          `json:"reasoning,omitempty"`
+	Searches  []hob.WebSearch `json:"searches,omitempty"`
+	Searched  int             `json:"searched,omitempty"`
 	Calls     []hob.ModelCall `json:"calls,omitempty"`
 	Artefact  json.RawMessage `json:"artefact,omitempty"`
 	Finish    string          `json:"finish,omitempty"`
@@ -47,7 +49,8 @@ func (o *outcome) add(t *testing.T, d hob.Delta) {
 	if d.Artefact != nil {
 		o.Artefact = d.Artefact
 	}
-	o.Finish, o.Usage, o.Model = d.Finish, d.Usage, d.Model
+	o.Searches = append(o.Searches, d.Searches...)
+	o.Finish, o.Usage, o.Model, o.Searched = d.Finish, d.Usage, d.Model, d.Searched
 }
 
 var dialects = map[string]func() decoder{
@@ -119,6 +122,9 @@ func cuts(t *testing.T, decode func() decoder, body []byte, whole outcome) {
 		got := replay(t, decode, bytes.NewReader(body[:at]))
 		if !strings.HasPrefix(whole.Text, got.Text) || !strings.HasPrefix(whole.Reasoning, got.Reasoning) {
 			t.Errorf("cut at %d it said %q %q, which is no beginning of %q %q", at, got.Text, got.Reasoning, whole.Text, whole.Reasoning)
+		}
+		if n := len(got.Searches); n > len(whole.Searches) || n > 0 && !cmp.Equal(whole.Searches[:n], got.Searches) {
+			t.Errorf("cut at %d it had searched for %v, which is no beginning of %v", at, got.Searches, whole.Searches)
 		}
 		if got.Finish == "" {
 			continue

@@ -25,6 +25,8 @@ const (
 //	reasoning: The status is "open".    thinks it aloud
 //	call: database_query {"query":"…"}  asks for a tool; several are parallel calls; call#ID: sets the id, call#-: none
 //	call-raw: lookup {broken            the same with arguments taken as they stand
+//	search: {"query":"…","results":[…]} has searched the web by itself; only where the request allows it, and the model is
+//	                                    scripted/search
 //	delay: 50ms                         waits
 //	error: 429 try later                fails as a provider would that answers this status (or a class: model_error …)
 //	cut                                 the stream breaks here
@@ -65,6 +67,7 @@ type step struct {
 	text      *template
 	reasoning *template
 	call      *scriptCall
+	search    *hob.WebSearch
 	delay     time.Duration
 	fail      *scriptError
 	cut       bool

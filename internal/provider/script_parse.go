@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +19,8 @@ import (
 var directives = map[string]func(*scriptParser, string) error{
 	"when": (*scriptParser).when, "needs": (*scriptParser).needs, "text": (*scriptParser).text,
 	"reasoning": (*scriptParser).reasoning, "call": (*scriptParser).call, "call-raw": (*scriptParser).callRaw,
-	"delay": (*scriptParser).delay, "error": (*scriptParser).fail, "cut": (*scriptParser).cut,
+	"search": (*scriptParser).search,
+	"delay":  (*scriptParser).delay, "error": (*scriptParser).fail, "cut": (*scriptParser).cut,
 	"if-error": (*scriptParser).ifError, "finish": (*scriptParser).finish, "usage": (*scriptParser).usage,
 	"chunks": (*scriptParser).chunks, "pace": (*scriptParser).pace, "limit": (*scriptParser).limit,
 }
@@ -229,6 +231,20 @@ func (p *scriptParser) addCall(name, args string, raw bool) error {
 		return err
 	}
 	p.step(step{call: &scriptCall{id: p.callID, name: name, args: t, raw: raw}})
+	return nil
+}
+
+func (p *scriptParser) search(v string) error {
+	s := &hob.WebSearch{}
+	d := json.NewDecoder(strings.NewReader(v))
+	d.DisallowUnknownFields()
+	if err := d.Decode(s); err != nil || d.More() {
+		return errors.New(`search: wants what was searched for and found, as in search: {"query":"weather","results":[{"title":"Yr","url":"https://yr.no"}]}`)
+	}
+	if s.Results == nil {
+		s.Results = []hob.WebResult{}
+	}
+	p.step(step{search: s})
 	return nil
 }
 

@@ -22,6 +22,7 @@ const (
 	demoName     = "demo"
 	echoName     = "echo"
 	ownName      = "script" // plays the request's own script; what "scripted" alone means
+	searchName   = "search" // the same, and can search the web by itself
 )
 
 //go:embed demo.script
@@ -49,7 +50,7 @@ func newScripted(c Config) (*scripted, error) {
 	s := &scripted{scripts: map[string]*Script{}, noDelay: c.NoDelay}
 	sources := map[string]string{demoName: demoScript, echoName: echoScript}
 	for name, source := range c.Scripts {
-		if _, taken := sources[name]; taken || name == ownName || name == "" {
+		if _, taken := sources[name]; taken || name == ownName || name == searchName || name == "" {
 			return nil, hob.Errorf(hob.Invalid, "a script cannot be named %q; that model exists", name)
 		}
 		sources[name] = source
@@ -66,10 +67,10 @@ func newScripted(c Config) (*scripted, error) {
 
 // check says whether a model of this name exists.
 func (s *scripted) check(model string) error {
-	if _, ok := s.scripts[model]; ok || model == "" || model == ownName {
+	if _, ok := s.scripts[model]; ok || model == "" || model == ownName || model == searchName {
 		return nil
 	}
-	names := []string{ownName}
+	names := []string{ownName, searchName}
 	for name := range s.scripts {
 		names = append(names, name)
 	}
@@ -238,6 +239,10 @@ func (p *player) step(s step, t turn) error {
 		return p.pieces(s.reasoning.fill(p.scene, nil), t, func(v string) hob.Delta { return hob.Delta{Reasoning: v} })
 	case s.call != nil:
 		p.emit(hob.Delta{Call: p.call(s.call)})
+	case s.search != nil:
+		if p.request.WebSearch != nil && p.request.Model == searchName {
+			p.emit(hob.Delta{Searches: []hob.WebSearch{*s.search}})
+		}
 	case s.fail != nil:
 		return p.failure(s.fail.status, s.fail.class, s.fail.message)
 	case s.cut:
