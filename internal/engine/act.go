@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"hob"
@@ -76,7 +78,7 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 		a.calls = append(a.calls, s)
 	}
 	states := a.calls[base:]
-	a.verdicts = a.judge(calls, states)
+	a.verdicts = a.judge(calls, states) // by the standing that was looked at before the log was locked
 	if a.repeats() == "" {
 		for _, i := range a.next(states) {
 			a.intend(b, &states[i])
@@ -141,7 +143,8 @@ func (a *active) act(calls []hob.ToolCall) (end ending, ok, done bool) {
 		a.settleRest(calls, states, "Not executed: "+why)
 		return ending{hob.Failed, hob.CodeDoomLoop, why}, true, true
 	}
-	if a.verdicts == nil {
+	if a.verdicts == nil { // taken up again
+		a.look(calls)
 		a.verdicts = a.judge(calls, states)
 	}
 	a.takeUp(states)
@@ -155,6 +158,9 @@ func (a *active) act(calls []hob.ToolCall) (end ending, ok, done bool) {
 		if len(now) == 0 {
 			a.closeStep(calls, states)
 			return end, true, false
+		}
+		if !a.recheck(calls, states, now) {
+			continue
 		}
 		if !a.ready(states, now) {
 			break
@@ -171,6 +177,13 @@ func (a *active) takeUp(states []hob.CallState) {
 	for i := range states {
 		s := &states[i]
 		if s.Status != hob.CallIntent || a.mine[s.ID] {
+			continue
+		}
+		if r := a.verdicts[i]; r != nil { // it may not be repeated, but may have been done
+			if s.Recovery != hob.RecoverRead {
+				r = new(unknownOutcome())
+			}
+			a.finish(s, *r, a.log.note)
 			continue
 		}
 		switch s.Recovery {
@@ -232,6 +245,37 @@ func (a *active) carryOut(states []hob.CallState, now []int) {
 	group.Wait()
 }
 
+// execute carries out a call whose intent is durable. false means that the run goes to another process while the call was
+// under way: nothing is stored, and whoever takes the run up finds the intent.
+func (a *active) execute(s hob.CallState) (hob.Result, bool) {
+	if !a.log.alive() {
+		return hob.Result{}, false
+	}
+	key := string(a.id) + ":" + string(s.ID)
+	if seeded.Bug("new_key_each_try") {
+		key += fmt.Sprintf(":%d", s.Attempt)
+	}
+	d := deed{
+		tool: a.plan.tools[s.Name], most: a.plan.knobs.resultChars,
+		limit: max(a.secondsLeft(), time.Second), // what is left of the budget, but enough for a call that was begun
+		call: hob.Call{
+			Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
+			Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
+			BeginBy: a.log.leased(),
+		},
+	}
+	r, cut := a.e.perform(a.ctx, d, nil)
+	if cut {
+		if _, ours := verdict(a.cause()); !ours {
+			return hob.Result{}, false
+		}
+		if r = unknownOutcome(); s.Recovery == hob.RecoverRead {
+			r = hob.Result{IsError: true, Text: "Error: The run ended while this call was under way."}
+		}
+	}
+	return a.e.receive(d, r, nil), true
+}
+
 // finish stores the result of a call. The state of a call is touched by one goroutine at a time.
 func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))) {
 	if r.Unknown {
@@ -244,6 +288,8 @@ func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))
 	write(func(b *batch) {
 		a.announce(b, s)
 		s.Status, s.Result = hob.CallDone, r
+		s.Result.Used = nil
+		a.spendInside(b, s.Step, r.Used)
 		b.event(hob.EventToolResult, func(h hob.EventHead) any {
 			return hob.ToolResultEvent{
 				EventHead: h, Step: s.Step, ToolName: s.Name, CallID: s.ID,
@@ -288,7 +334,7 @@ func (a *active) settleRest(calls []hob.ToolCall, states []hob.CallState, why st
 		case s.Status == hob.CallIntent && (!a.mine[s.ID] || s.Attempt > 1):
 			a.finish(s, unknownOutcome(), a.log.note)
 		default:
-			a.finish(s, hob.Result{IsError: true, Text: why}, a.log.note)
+			a.finish(s, hob.Result{IsError: true, Free: true, Text: why}, a.log.note)
 		}
 	}
 	a.log.note(func(b *batch) { a.answer(b, calls, states) })

@@ -39,6 +39,7 @@ type active struct {
 	recovered    int                 // continuations of cut answers so far
 	cuts         int                 // continuations after a broken stream so far
 	verdicts     []*hob.Result       // of the gate on the calls of the step under way; nil lets one through
+	standing     standing            // of the tools that the step calls
 	mine         map[hob.CallID]bool // calls that this process intended
 	used         map[hob.CallID]bool // call ids of the conversation
 	conversation *conversation       // what the model reads; see talk
@@ -75,7 +76,7 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 	}
 	a.log = &runLog{
 		e: e, run: run.ID, epoch: run.Epoch, next: run.LastSeq + 1, durable: run.LastSeq,
-		messages: len(p.own), lost: a.lost,
+		messages: len(p.own), booked: p.actions, lost: a.lost,
 	}
 	if seeded.Bug("reset_seq") {
 		a.log.next = 1

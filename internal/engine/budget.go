@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"hob"
@@ -44,9 +46,7 @@ func (a *active) spend(s spending, ans *answer, err error) {
 	}
 	ans.usage = nil
 	a.run.Usage = a.run.Usage.Add(u)
-	a.e.calls.Add(1)
-	a.e.tokens.Add(u.TotalTokens)
-	a.e.cost.Add(int64(u.Cost))
+	a.e.count(hob.UsageEntry{Usage: u})
 	if s.component == hob.ComponentCompaction {
 		a.e.summaries.Add(1)
 	}
@@ -83,10 +83,45 @@ func (a *active) actions(end ending) []hob.UsageEntry {
 	if end.status == hob.Completed {
 		out = append(out, hob.UsageEntry{Action: hob.ActionRun, Quantity: 1, Model: a.run.Model})
 	}
-	if n := a.carried(a.run.Steps + 1); n > 0 {
-		out = append(out, hob.UsageEntry{Action: hob.ActionToolCall, Quantity: int64(n), Model: a.run.Model})
+	for i := range a.calls {
+		s := &a.calls[i]
+		if !counted(s) {
+			continue
+		}
+		action := cmp.Or(s.Result.Action, hob.ActionToolCall)
+		at := slices.IndexFunc(out, func(u hob.UsageEntry) bool { return u.Action == action })
+		if at < 0 {
+			at = len(out)
+			out = append(out, hob.UsageEntry{Action: action, Model: a.run.Model})
+		}
+		out[at].Quantity++
 	}
 	return out
+}
+
+// counted says whether a call is one for the ledger, however often it was tried: it was carried out and came to an
+// answer that is known, and it is not the platform's fault that nothing came of it.
+func counted(s *hob.CallState) bool {
+	return s.Status == hob.CallDone && s.Attempt > 0 && !s.Result.Free && !s.Result.Unknown
+}
+
+// spendInside books what a tool used to come to its result, in the commit of that result.
+func (a *active) spendInside(b *batch, step int, used []hob.UsageEntry) {
+	for _, u := range used {
+		u.Step = step
+		if u.Action == "" || u.Action == hob.ActionModelCall {
+			a.run.Usage = a.run.Usage.Add(u.Usage) // the log is locked: tools side by side come one behind the other
+			a.e.count(u)
+		}
+		b.usage(u)
+	}
+}
+
+// count adds a model call to the process's counters.
+func (e *Engine) count(u hob.UsageEntry) {
+	e.calls.Add(cmp.Or(u.Quantity, 1))
+	e.tokens.Add(u.Usage.TotalTokens)
+	e.cost.Add(int64(u.Usage.Cost))
 }
 
 // carried counts the tool calls that were carried out or begun in the steps before one.

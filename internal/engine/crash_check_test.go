@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ func (c *trial) bent() (model, tool bool) {
 			model = true
 		case "open model":
 			model = model || c.play.settings["fallback_model"] != nil
-		case "tool call":
+		case "tool call", "Standing": // whose calls are refused where the store cannot say
 			tool = true
 		}
 	}
@@ -94,7 +95,7 @@ func (c *trial) checkRun(ctx context.Context, run hob.Run) error {
 		return fmt.Errorf("its session's history: %w", err)
 	}
 	return errors.Join(c.checkEnd(d.Run), checkLog(d.Run, log), c.checkCalls(d, log), c.checkSeen(log), c.checkText(d.Run, log),
-		c.checkLedger(ctx, d.Run))
+		c.checkLedger(ctx, d, log))
 }
 
 // checkEnd compares how the run ended with how it may.
@@ -208,8 +209,13 @@ func (c *trial) checkDeeds(run hob.Run, s hob.CallState) error {
 	}
 	_, tool := c.bent()
 	success := strings.HasPrefix(s.Result.Text, did) && !s.Result.IsError
-	never := strings.HasPrefix(s.Result.Text, "Not executed") || strings.HasPrefix(s.Result.Text, "Cancelled before")
+	refused := begins(s.Result.Text, refusals...)
+	never := refused || begins(s.Result.Text, "Not executed", "Cancelled before")
 	switch {
+	case c.effects[s.ID] > 1 || s.Name == "local" && success && c.effects[s.ID] != 1:
+		return fmt.Errorf("it took effect %d times", c.effects[s.ID])
+	case refused && n > 0 && s.Recovery != hob.RecoverRead: // a read that a dead process made may be refused the next one
+		return errors.New("it was refused and carried out")
 	case s.Recovery == hob.RecoverOnce && n > 1:
 		return fmt.Errorf("it was carried out %d times", n)
 	case success && n == 0:
@@ -220,10 +226,17 @@ func (c *trial) checkDeeds(run hob.Run, s hob.CallState) error {
 		return errors.New("a read is never unknown")
 	case !success && !never && !s.Result.Unknown && n == 0 && !tool:
 		return errors.New("it was not carried out")
-	case s.Recovery != hob.RecoverOnce && !success && !tool && !strings.HasSuffix(s.Name, "_hang"):
+	case s.Recovery != hob.RecoverOnce && !success && !refused && !tool && !strings.HasSuffix(s.Name, "_hang"):
 		return errors.New("it can be repeated and was not carried out to its end")
 	}
 	return nil
+}
+
+// refusals are how the results of calls begin that were never to be carried out.
+var refusals = []string{"Error: Unknown tool", "Error: Input validation", "Error: Whether the tool", "Not executed: Doom loop"}
+
+func begins(text string, with ...string) bool {
+	return slices.ContainsFunc(with, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
 // checkSeen wants the client to have seen every event once, as it is stored.
@@ -285,25 +298,63 @@ func (c *trial) checkText(run hob.Run, log []hob.Event) error {
 	return nil
 }
 
-// checkLedger wants no more model calls on the books than were made, and a completed run to be there once.
-func (c *trial) checkLedger(ctx context.Context, run hob.Run) error {
-	rows, err := c.rig.store.Usage(ctx, c.by, hob.UsageFilter{Run: run.ID, GroupBy: hob.ByAction})
+// checkLedger wants no more model calls on the books than were made, a completed run to be there once, every call that came
+// to a known answer to be there once under its action, and the run, its end and the books to agree.
+func (c *trial) checkLedger(ctx context.Context, d hob.RunDetail, log []hob.Event) error {
+	counts, tokens, err := c.ledger(ctx, d.Run.ID, hob.ByAction)
 	if err != nil {
 		return err
 	}
-	counts := map[string]int64{}
-	for _, r := range rows {
-		counts[r.Key] = r.Quantity
+	parts, _, err := c.ledger(ctx, d.Run.ID, hob.ByComponent)
+	if err != nil {
+		return err
 	}
-	if n := counts[hob.ActionModelCall]; n > int64(c.calls) {
+	if n := parts[hob.ComponentRun] + parts[hob.ComponentCompaction]; n > int64(c.calls) {
 		return fmt.Errorf("%d model calls are on the books, %d were made", n, c.calls)
 	}
-	want := int64(0)
-	if run.Status == hob.Completed {
-		want = 1
+	want := map[string]int64{}
+	if n := counts[hob.ActionModelCall]; n > 0 {
+		want[hob.ActionModelCall] = n
 	}
-	if counts[hob.ActionRun] != want {
-		return fmt.Errorf("it is on the books %d times as a completed run", counts[hob.ActionRun])
+	if d.Run.Status == hob.Completed {
+		want[hob.ActionRun] = 1
+	}
+	eyes := int64(0)
+	for _, s := range d.Calls {
+		switch text := s.Result.Text; {
+		case s.Result.Unknown, begins(text, refusals...), begins(text, "Not executed", "Cancelled before"),
+			s.Name == "free" && strings.HasPrefix(text, did):
+		case s.Name == "search" && strings.HasPrefix(text, did):
+			want[hob.ActionWebSearch]++
+			eyes++
+		default:
+			want[hob.ActionToolCall]++
+		}
+	}
+	var complete hob.CompleteEvent
+	if err := json.Unmarshal(log[len(log)-1].Data, &complete); err != nil {
+		return err
+	}
+	switch {
+	case !maps.Equal(counts, want):
+		return fmt.Errorf("on the books are %v, not %v", counts, want)
+	case !maps.Equal(counts, d.Actions) || !maps.Equal(counts, complete.Actions):
+		return fmt.Errorf("on the books are %v, its record says %v, its end %v", counts, d.Actions, complete.Actions)
+	case parts[hob.ComponentVision] != eyes:
+		return fmt.Errorf("%d model calls of tools are on the books, not %d", parts[hob.ComponentVision], eyes)
+	case d.Run.Usage.TotalTokens != tokens || tokens < eyes*eyeTokens:
+		return fmt.Errorf("it says that it used %d tokens, on the books are %d", d.Run.Usage.TotalTokens, tokens)
 	}
 	return nil
+}
+
+// ledger gives what is on the books for a run, by group, and the tokens of all of it.
+func (c *trial) ledger(ctx context.Context, run hob.RunID, by hob.UsageGroup) (counts map[string]int64, tokens int64, err error) {
+	rows, err := c.rig.store.Usage(ctx, c.by, hob.UsageFilter{Run: run, GroupBy: by})
+	counts = map[string]int64{}
+	for _, r := range rows {
+		counts[r.Key] = r.Quantity
+		tokens += r.TotalTokens
+	}
+	return counts, tokens, err
 }

@@ -231,6 +231,10 @@ func (s *seamStore) Scope(ctx context.Context, by hob.Principal, id hob.AgentID)
 	return op(s.p, "Scope", func() ([]hob.AssignedTool, error) { return s.inner.Scope(ctx, by, id) })
 }
 
+func (s *seamStore) Standing(ctx context.Context, ws hob.WorkspaceID, id hob.AgentID, refs []string) ([]hob.Standing, error) {
+	return op(s.p, "Standing", func() ([]hob.Standing, error) { return s.inner.Standing(ctx, ws, id, refs) })
+}
+
 func (s *seamStore) AgentUsage(ctx context.Context, id hob.AgentID, since hob.Time) (hob.Usage, error) {
 	return op(s.p, "AgentUsage", func() (hob.Usage, error) { return s.inner.AgentUsage(ctx, id, since) })
 }
@@ -324,6 +328,8 @@ var kinds = map[string]struct {
 	"keyed":      {recovery: hob.RecoverKeyed},
 	"local":      {recovery: hob.RecoverLocal},
 	"read":       {recovery: hob.RecoverRead, parallel: true},
+	"search":     {recovery: hob.RecoverRead, parallel: true}, // counts as a search and calls a model
+	"free":       {recovery: hob.RecoverKeyed},                // counts as nothing
 	"tome":       {recovery: hob.RecoverRead, parallel: true}, // about 900 tokens
 	"once_hang":  {recovery: hob.RecoverOnce},                 // waits for the end of its context
 	"keyed_hang": {recovery: hob.RecoverKeyed},
@@ -339,7 +345,7 @@ func (s seamTools) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []st
 		for _, a := range g.Assigned {
 			k := kinds[a.ToolName]
 			out = append(out, seamTool{s.p, hob.ToolSpec{
-				Name: a.ToolName, Description: "test", Kind: hob.BuiltinTool, Ref: a.ToolName, Recovery: k.recovery, Parallel: k.parallel,
+				Name: a.ToolName, Description: "test", Kind: hob.BuiltinTool, Ref: hob.BuiltinRef + a.ToolName, Recovery: k.recovery, Parallel: k.parallel,
 				Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
 			}})
 		}
@@ -354,6 +360,9 @@ type seamTool struct {
 }
 
 func (t seamTool) Spec() hob.ToolSpec { return t.spec }
+
+// eyeTokens are those of a model call that the tool search makes.
+const eyeTokens = 7
 
 // did is the text of a result whose call took effect.
 const did = "it is done: "
@@ -379,8 +388,15 @@ func (t seamTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		}
 	}
 	text := did + c.Name + string(c.Arguments)
-	if c.Name == "tome" {
-		text += strings.Repeat(" The tome says something of some length here.", 90)
+	r := hob.Result{Text: text}
+	switch c.Name {
+	case "tome":
+		r.Text += strings.Repeat(" The tome says something of some length here.", 90)
+	case "search":
+		r.Action = hob.ActionWebSearch
+		r.Used = []hob.UsageEntry{{Component: hob.ComponentVision, Model: "eye", Usage: hob.Usage{TotalTokens: eyeTokens}}}
+	case "free":
+		r.Free = true
 	}
-	return hob.Result{Text: text}, nil
+	return r, nil
 }

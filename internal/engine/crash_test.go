@@ -45,6 +45,19 @@ func plays() []play {
 			script: "call: read {\"n\":1}\ncall: once {\"n\":1}\ncall: read {\"n\":2}\ncall: keyed {\"n\":3}\n---\ntext: done\n",
 		},
 		{
+			name: "local transaction", tools: []string{"local", "read"}, ends: completed, pairs: true, least: 18,
+			script: "call: local {\"n\":1}\ncall: local {\"n\":2}\ncall: read {\"n\":3}\n---\ntext: done\n",
+		},
+		{
+			name: "ledger", tools: []string{"search", "free", "keyed", "once"}, ends: completed, pairs: true, least: 22,
+			script: "call: search {\"n\":1}\ncall: search {\"n\":2}\ncall: free {\"n\":3}\ncall: nobody {}\n---\n" +
+				"call: once {\"n\":4}\ncall: keyed {\"n\":\"no number\"}\ncall: keyed {\"n\":5}\n---\ntext: done\n",
+		},
+		{
+			name: "doom loop", tools: []string{"keyed"}, ends: []end{{hob.Failed, hob.CodeDoomLoop}}, least: 18,
+			script: strings.Repeat("call: keyed {\"n\":1}\n---\n", 3) + "text: done\n",
+		},
+		{
 			name: "summary", script: "call: tome {\"n\":1}\n---\ncall: tome {\"n\":2}\n---\ncall: tome {\"n\":3}\n---\ncall: tome {\"n\":4}\n---\ntext: All read.\n",
 			tools: []string{"tome"}, settings: map[string]any{"context_window": 8192}, ends: completed, least: 25,
 		},
@@ -220,7 +233,7 @@ func (e *enumeration) run() {
 // The operations that faults must meet, the writes in every mode.
 const (
 	writes = "StartRun Commit Claim Release tool_call model_call"
-	others = "Load Renew RequestCancel Watch Run Events History Session Agent Assignments Setting open_model list_tools first_delta last_delta"
+	others = "Load Renew RequestCancel Watch Run Events History Session Agent Scope Standing Setting open_model list_tools first_delta last_delta"
 )
 
 // single lets one fault meet each operation in turn, until there are no more.

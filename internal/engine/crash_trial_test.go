@@ -62,6 +62,8 @@ type trial struct {
 	met      []hit
 	trace    []string
 	deeds    []hob.Call
+	marks    map[string]bool    // of the tool local, by key: what it looks for in the transaction of its effect
+	effects  map[hob.CallID]int // of the tool local
 	calls    int // model calls
 	open     map[hob.RunID]bool
 	now      *process
@@ -127,6 +129,10 @@ func (c *trial) acted(call hob.Call) (nth int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deeds = append(c.deeds, call)
+	if call.Name == "local" && !c.marks[call.Key] {
+		c.marks[call.Key] = true
+		c.effects[call.ID]++
+	}
 	for _, d := range c.deeds {
 		if d.Name == call.Name {
 			nth++
@@ -230,6 +236,7 @@ const trialTime = 30 * time.Second
 func (r *rig) try(p play, faults ...crash) (c *trial, err error) {
 	c = &trial{
 		rig: r, play: p, by: hob.System(hob.DefaultWorkspace), open: map[hob.RunID]bool{}, moved: make(chan struct{}),
+		marks: map[string]bool{}, effects: map[hob.CallID]int{},
 		came: make(chan hob.RunID, 8), news: make(chan hob.RunID, 8), leave: make(chan struct{}, 1),
 	}
 	defer func() {

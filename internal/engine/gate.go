@@ -2,121 +2,220 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"hob"
-	"hob/internal/seeded"
 )
 
-// The gate is the one way of every tool call, of any kind:
+// The gate is the one way of every tool call, of any kind, in a run and from the test console:
 //
 //	pin → parse → schema → rules → PreToolUse → OnDelegation → intent → execute → result → PostToolUse → cap
 //
-// judge is the part before the intent, execute the part behind it; between them act makes the intent durable. Hooks and
-// rules have their places in both; until there are any, a call passes them as it is.
+// check is the part before the intent; perform and receive are the part behind it. In a run judge asks check about every
+// call of a step, and act makes the intent durable before it performs; the console, in Try, goes through the same three
+// one behind the other, without an intent: it has no run that could be taken up again. Hooks and rules have their places in
+// check and receive; until there are any, a call passes them as it is.
+//
+// A result of check is Free: what was refused is not counted.
 
-// judge decides which calls of a step may be carried out: nil lets one through, a result refuses it. It has no effect,
-// so it may be asked again after a restart.
+// Stage is a station of the gate.
+type Stage string
+
+// The stages, in their order.
+const (
+	StagePin          Stage = "pin" // the name is one of the frozen set, and what is behind it may be used now
+	StageParse        Stage = "parse"
+	StageSchema       Stage = "schema"
+	StageRules        Stage = "rules"
+	StagePreToolUse   Stage = "PreToolUse"
+	StageOnDelegation Stage = "OnDelegation"
+	StageIntent       Stage = "intent"
+	StageExecute      Stage = "execute"
+	StageResult       Stage = "result"
+	StagePostToolUse  Stage = "PostToolUse"
+	StageCap          Stage = "cap"
+)
+
+// entrant is a call as it comes to the gate.
+type entrant struct {
+	name     string
+	tool     *tool // of the frozen set, nil where the name is not in it
+	standing hob.Standing
+	bad      string          // what was written in place of arguments that are a JSON object
+	args     json.RawMessage // pinned ones laid over
+}
+
+// check says why a call is not carried out; nil lets it through. It has no effect, so it may be asked again after a
+// restart.
+func (c entrant) check(t *trace) *hob.Result {
+	if why := c.pinned(); why != "" {
+		return t.refuse(StagePin, why)
+	}
+	t.pass(StagePin, c.tool.spec.Ref)
+	if c.bad != "" {
+		_, err := hob.ParseArguments(c.bad)
+		return t.refuse(StageParse, fmt.Sprintf("Error: Input validation failed — the arguments are no JSON object: %v", err))
+	}
+	t.pass(StageParse, "")
+	if faults := c.tool.schema.check(c.args); faults != "" {
+		return t.refuse(StageSchema, "Error: Input validation failed — "+faults)
+	}
+	t.pass(StageSchema, "")
+	t.skip("there are none", StageRules, StagePreToolUse, StageOnDelegation)
+	return nil
+}
+
+// pinned says why a name may not be called.
+func (c entrant) pinned() string {
+	switch {
+	case c.tool == nil:
+		return fmt.Sprintf("Error: Unknown tool '%s'", c.name)
+	case c.tool.spec.Native:
+		return fmt.Sprintf("Error: The tool '%s' is no function to call: the model's provider searches by itself while the answer is written", c.name)
+	case c.standing == hob.SwitchedOff:
+		return fmt.Sprintf("tool_disabled: The tool '%s' was switched off; the call was not carried out", c.name)
+	case c.standing == hob.Withdrawn:
+		return fmt.Sprintf("tool_disabled: The agent does not have the tool '%s' any more; the call was not carried out", c.name)
+	case c.standing == unsure:
+		return fmt.Sprintf("Error: Whether the tool '%s' may be used could not be found out now; the call was not carried out, try again", c.name)
+	case c.tool.runner == nil:
+		return fmt.Sprintf("Error: The tool '%s' is not available any more", c.name)
+	}
+	return ""
+}
+
+// deed is a call that the gate let through, about to be carried out.
+type deed struct {
+	tool  *tool
+	call  hob.Call
+	limit time.Duration // that is left for it, whatever time the tool asks for
+	most  int           // characters of the result that are read
+}
+
+// perform carries a call out, and makes of whatever happens a result that can be read: no tool can end a run. cut says
+// that ctx ended before the call came to an answer; what the result then is, the caller knows.
+func (e *Engine) perform(ctx context.Context, d deed, t *trace) (r hob.Result, cut bool) {
+	timeout := d.tool.spec.Timeout
+	if timeout <= 0 {
+		timeout = e.Limits.ToolTimeout
+	}
+	timeout = min(timeout, d.limit)
+	inner, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err := e.run(inner, d)
+	switch {
+	case err == nil:
+		t.pass(StageExecute, "")
+		return r, false
+	case ctx.Err() != nil:
+		return hob.Result{}, true
+	case errors.Is(inner.Err(), context.DeadlineExceeded):
+		r = hob.Result{IsError: true, Text: fmt.Sprintf("Error: The tool did not answer within %s", timeout)}
+		if r.Unknown = d.tool.spec.Recovery != hob.RecoverRead; r.Unknown {
+			r.Text += "; it may have taken effect all the same"
+		}
+		t.pass(StageExecute, "no answer in time")
+	default:
+		r = hob.Result{IsError: true, Text: "Error: " + err.Error(), Free: errors.Is(err, errToolFault)}
+		t.pass(StageExecute, "no answer")
+	}
+	return r, false
+}
+
+// errToolFault stands for a fault in a tool's own code, which the log tells of.
+var errToolFault = errors.New("the tool met an internal fault")
+
+// run is the tool's own code behind a recover: a fault in it is the result of one call, not the end of the server.
+func (e *Engine) run(ctx context.Context, d deed) (r hob.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.Log.Error("a tool met an internal fault",
+				slog.String("run", string(d.call.Run)), slog.String("tool", d.call.Name), slog.Any("fault", v),
+				slog.String("stack", string(debug.Stack())))
+			err = errToolFault
+		}
+	}()
+	return d.tool.runner.Call(ctx, d.call)
+}
+
+// receive is what is kept of a performed call's result.
+func (e *Engine) receive(d deed, r hob.Result, t *trace) hob.Result {
+	e.toolCalls.Add(1)
+	if r.IsError {
+		e.toolsFailed.Add(1)
+	}
+	r.Text = clean(r.Text)
+	if d.tool.spec.Vouched {
+		var ours bool
+		if r.Text, ours = takeMark(r.Text); ours {
+			r.Free = true
+		}
+	}
+	t.pass(StageResult, "")
+	t.skip("there are none", StagePostToolUse)
+	whole := len(r.Text)
+	if !d.tool.spec.NoCap {
+		r.Text, _ = hob.Truncate(r.Text, d.most)
+	}
+	if len(r.Text) != whole {
+		t.pass(StageCap, "the result was cut")
+	} else {
+		t.pass(StageCap, "")
+	}
+	return r
+}
+
+// platformMark is the member by which a service that the operator set up says that it is why nothing came of a call.
+const platformMark = "_platform_error"
+
+// takeMark takes the mark out of a result that is a JSON object, and says whether it was set.
+func takeMark(text string) (rest string, set bool) {
+	if !strings.Contains(text, platformMark) {
+		return text, false
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &object) != nil {
+		return text, false
+	}
+	mark, there := object[platformMark]
+	if !there {
+		return text, false
+	}
+	delete(object, platformMark)
+	b, err := json.Marshal(object)
+	if err != nil {
+		return text, false
+	}
+	return string(b), string(mark) == "true"
+}
+
+// judge asks check about the calls of a step. Each call's tool has to stand to the agent as it did when the run began.
 func (a *active) judge(calls []hob.ToolCall, states []hob.CallState) []*hob.Result {
 	out := make([]*hob.Result, len(calls))
 	for i, c := range calls {
-		if text := a.refusal(i, c, states[i]); text != "" {
-			out[i] = &hob.Result{IsError: true, Text: "Error: " + text}
+		if text := a.beyond(i, states[i]); text != "" {
+			out[i] = &hob.Result{IsError: true, Free: true, Text: "Error: " + text}
+			continue
 		}
+		t := a.plan.tools[c.Name] // exact names of the frozen set only
+		out[i] = entrant{name: c.Name, tool: t, standing: a.stands(t), bad: c.Bad, args: states[i].Arguments}.check(nil)
 	}
 	return out
 }
 
-func (a *active) refusal(index int, c hob.ToolCall, s hob.CallState) string {
+// beyond says which bound on the number of calls the index-th one of a step is beyond.
+func (a *active) beyond(index int, s hob.CallState) string {
 	if most := a.e.Limits.CallsPerStep; index >= most {
 		return fmt.Sprintf("Too many tool calls in one step; the first %d were carried out, ask for the others again", most)
 	}
 	if n := a.plan.tuning.MaxToolCalls; n != nil && s.Attempt == 0 && a.carried(s.Step)+index >= *n {
 		return fmt.Sprintf("The run's budget of %d tool calls is used up; this one was not carried out", *n)
 	}
-	t := a.plan.tools[c.Name] // pin: exact names of the frozen set only
-	switch {
-	case t == nil:
-		return fmt.Sprintf("Unknown tool '%s'", c.Name)
-	case t.spec.Native:
-		return fmt.Sprintf("The tool '%s' is no function to call: the model's provider searches by itself while the answer is written", c.Name)
-	case t.runner == nil:
-		return fmt.Sprintf("The tool '%s' is not available any more", c.Name)
-	case c.Bad != "":
-		_, err := hob.ParseArguments(c.Bad)
-		return fmt.Sprintf("Input validation failed — the arguments are no JSON object: %v", err)
-	}
-	if faults := t.schema.check(s.Arguments); faults != "" {
-		return "Input validation failed — " + faults
-	}
 	return ""
-}
-
-// execute carries out a call whose intent is durable, and makes of whatever happens a result that the model can read:
-// no tool can end a run. false means that the run goes to another process while the call was under way: nothing is
-// stored, and whoever takes the run up finds the intent.
-func (a *active) execute(s hob.CallState) (hob.Result, bool) {
-	if !a.log.alive() {
-		return hob.Result{}, false
-	}
-	t := a.plan.tools[s.Name]
-	timeout := t.spec.Timeout
-	if timeout <= 0 {
-		timeout = a.e.Limits.ToolTimeout
-	}
-	timeout = min(timeout, max(a.secondsLeft(), time.Second)) // what is left of the budget, but enough for a call that was begun
-	ctx, cancel := context.WithTimeout(a.ctx, timeout)
-	defer cancel()
-	key := string(a.id) + ":" + string(s.ID)
-	if seeded.Bug("new_key_each_try") {
-		key += fmt.Sprintf(":%d", s.Attempt)
-	}
-	r, err := a.call(ctx, t.runner, hob.Call{
-		Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
-		Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
-		BeginBy: a.log.leased(),
-	})
-	if _, ours := verdict(a.cause()); err != nil && a.cause() != nil && !ours {
-		return hob.Result{}, false
-	}
-	switch {
-	case err == nil:
-	case a.cause() != nil && s.Recovery != hob.RecoverRead:
-		r = unknownOutcome()
-	case a.cause() != nil:
-		r = hob.Result{IsError: true, Text: "Error: The run ended while this call was under way."}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		r = hob.Result{IsError: true, Text: fmt.Sprintf("Error: The tool did not answer within %s", timeout)}
-		if r.Unknown = s.Recovery != hob.RecoverRead; r.Unknown {
-			r.Text += "; it may have taken effect all the same"
-		}
-	default:
-		r = hob.Result{IsError: true, Text: "Error: " + err.Error()}
-	}
-	a.e.toolCalls.Add(1)
-	if r.IsError {
-		a.e.toolsFailed.Add(1)
-	}
-	r.Text = clean(r.Text)
-	if !t.spec.NoCap {
-		r.Text, _ = hob.Truncate(r.Text, a.plan.knobs.resultChars)
-	}
-	return r, true
-}
-
-// call is the tool's own code behind a recover: a fault in it is the result of one call, not the end of the server.
-func (a *active) call(ctx context.Context, t hob.ToolRunner, c hob.Call) (r hob.Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			a.e.Log.Error("a tool met an internal fault",
-				slog.String("run", string(a.id)), slog.String("tool", c.Name), slog.Any("fault", v),
-				slog.String("stack", string(debug.Stack())))
-			err = errors.New("the tool met an internal fault")
-		}
-	}()
-	return t.Call(ctx, c)
 }

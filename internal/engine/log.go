@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -40,7 +42,8 @@ type runLog struct {
 	stored    uint64    // writes that are durable
 	taken     uint64    // writes in the commit under way
 	err       error
-	messages  int // messages of the run so far
+	messages  int              // messages of the run so far
+	booked    map[string]int64 // its actions in the ledger so far
 
 	durable int64 // seq of the last durable event
 	tail    []hob.Event
@@ -123,7 +126,19 @@ func (b *batch) call(c hob.CallState) {
 
 func (b *batch) summary(s hob.Summary) { b.l.open.Summary = &s }
 
-func (b *batch) usage(u hob.UsageEntry) { b.l.open.Usage = append(b.l.open.Usage, u) }
+// usage books an entry in the ledger: the only way there.
+func (b *batch) usage(u hob.UsageEntry) {
+	l := b.l
+	u.Action, u.Quantity = cmp.Or(u.Action, hob.ActionModelCall), cmp.Or(u.Quantity, 1)
+	l.open.Usage = append(l.open.Usage, u)
+	if l.booked == nil {
+		l.booked = map[string]int64{}
+	}
+	l.booked[u.Action] += u.Quantity
+}
+
+// actions are those of the run in the ledger so far.
+func (b *batch) actions() map[string]int64 { return maps.Clone(b.l.booked) }
 
 func (b *batch) outcome(o hob.Outcome) { b.l.open.Outcome = &o; b.urgent = true }
 

@@ -164,17 +164,21 @@ func (a *active) conclude(end ending) {
 				return hob.ChunkEvent{EventHead: h, Content: a.run.Content}
 			})
 		}
-		b.event(hob.EventComplete, func(h hob.EventHead) any { return a.completeEvent(h, end) })
+		b.event(hob.EventComplete, func(h hob.EventHead) any { return a.completeEvent(h, end, b.actions()) })
 		b.outcome(hob.Outcome{
 			Status: end.status, Code: end.code, Error: end.text, Content: a.run.Content, Steps: a.run.Steps, Usage: a.run.Usage,
 		})
 	})
 }
 
-func (a *active) completeEvent(h hob.EventHead, end ending) any {
+func (a *active) completeEvent(h hob.EventHead, end ending, actions map[string]int64) any {
 	c := hob.CompleteEvent{
 		EventHead: h, Session: a.run.Session, Content: a.run.Content, Status: end.status, Steps: a.run.Steps,
 		ToolCalls: make([]hob.CallRecord, 0, len(a.calls)), Usage: a.run.Usage, IsNewSession: a.run.NewSession,
+		Actions: actions,
+	}
+	if c.Actions == nil {
+		c.Actions = map[string]int64{}
 	}
 	if end.code != "" {
 		c.Code = &end.code

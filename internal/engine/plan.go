@@ -26,6 +26,7 @@ type plan struct {
 	before   hob.Usage // of the agent in the period of its budget, before this run
 	own      []hob.Message
 	calls    []hob.CallState
+	actions  map[string]int64 // of the run in the ledger so far
 	warnings []hob.WarningEvent
 	attempt  *hob.AttemptEvent // set when a run is taken up again
 }
@@ -228,7 +229,7 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{run: s.Run, own: s.Messages, calls: s.Calls}
+	p := &plan{run: s.Run, own: s.Messages, calls: s.Calls, actions: s.Actions}
 	p.attempt = &hob.AttemptEvent{Attempt: s.Run.Attempt, Step: s.Step, VoidFrom: s.VoidFrom}
 	p.run.Epoch, p.run.LeaseOwner = c.Epoch, e.Owner
 	if err := json.Unmarshal(s.Pin, &p.pin); err != nil {

@@ -252,6 +252,7 @@ func (a *active) record(step int, last bool, ans *answer) {
 	m := hob.Message{Role: hob.RoleAssistant, Content: ans.text.String()}
 	if !last {
 		m.Calls = a.callsOf(ans.calls)
+		a.look(m.Calls)
 	}
 	if a.plan.format != nil && len(m.Calls) == 0 {
 		m.Content = bareJSON(m.Content)

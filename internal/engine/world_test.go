@@ -211,7 +211,7 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 	var warnings []string
 	for _, a := range g.Assigned {
 		spec := hob.ToolSpec{
-			Name: a.ToolName, Description: "test", Kind: hob.BuiltinTool, Ref: a.ToolName, Recovery: hob.RecoverOnce,
+			Name: a.ToolName, Description: "test", Kind: hob.BuiltinTool, Ref: hob.BuiltinRef + a.ToolName, Recovery: hob.RecoverOnce,
 			Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}}}`),
 		}
 		switch a.ToolName {
