@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,7 +167,7 @@ func exerciseTools(ctx context.Context, t *testing.T, c *client.Client, agent ho
 	if got := must[client.Tool](t)(c.Tool(ctx, tool.ID)); got.Name != name {
 		t.Errorf("the tool is %+v", got)
 	}
-	if got := must[[]hob.Tool](t)(c.Tools(ctx)); len(got) != 1 || got[0].ID != tool.ID {
+	if got := must[[]client.Tool](t)(c.Tools(ctx)); len(got) != 1 || got[0].ID != tool.ID || got[0].Status != "available" {
 		t.Errorf("tools: %+v", got)
 	}
 	x := must[client.Assignment](t)(c.Assign(ctx, agent, client.AssignmentInput{ToolName: name}))
@@ -174,14 +175,38 @@ func exerciseTools(ctx context.Context, t *testing.T, c *client.Client, agent ho
 	if string(x.ConfigOverride) != `{"planet":"Mars"}` || len(x.Warnings) != 1 {
 		t.Errorf("the assignment is %+v", x)
 	}
-	if got := must[[]hob.Assignment](t)(c.Assignments(ctx, agent)); len(got) != 1 || got[0].ID != x.ID {
+	if got := must[[]client.Assignment](t)(c.Assignments(ctx, agent)); len(got) != 1 || got[0].ID != x.ID || got[0].Status != "available" {
 		t.Errorf("assignments: %+v", got)
 	}
 	if err := c.Unassign(ctx, agent, x.ID); err != nil {
 		t.Error(err)
 	}
+	exerciseVersions(ctx, t, c, tool)
 	if err := c.DeleteTool(ctx, tool.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// exerciseVersions restores a tool that was changed once, and lets an agent have it alone.
+func exerciseVersions(ctx context.Context, t *testing.T, c *client.Client, tool client.Tool) {
+	t.Helper()
+	versions := must[[]client.ToolVersion](t)(c.ToolVersions(ctx, tool.ID))
+	if len(versions) != 2 || versions[0].Version != 2 || versions[0].ChangedAt.IsZero() || versions[0].By == "" {
+		t.Errorf("versions: %+v", versions)
+	}
+	if got := must[client.Tool](t)(c.RestoreTool(ctx, tool.ID, 1)); got.Version != 3 || got.Description != tool.Description {
+		t.Errorf("the restored tool is %+v", got)
+	}
+	_, err := c.ChangeBuiltin(ctx, "nothing", client.BuiltinInput{})
+	wantKind(t, err, hob.NotFound)
+
+	name, model, only, none := "scoped", "fixed", []string{string(tool.ID)}, []string(nil)
+	a := must[client.Agent](t)(c.CreateAgent(ctx, client.AgentInput{Name: &name, Model: &model, ToolIDs: &only}))
+	if a.ToolIDs == nil || !slices.Equal(*a.ToolIDs, only) {
+		t.Errorf("tool ids: %v", a.ToolIDs)
+	}
+	if a = must[client.Agent](t)(c.UpdateAgent(ctx, a.ID, client.AgentInput{ToolIDs: &none})); a.ToolIDs != nil {
+		t.Errorf("tool ids that were taken away: %v", *a.ToolIDs)
 	}
 }
 

@@ -73,6 +73,8 @@ type AgentInput struct {
 	Model        *string         `json:"model,omitempty"`
 	SystemPrompt *string         `json:"system_prompt,omitempty"`
 	Settings     json.RawMessage `json:"settings,omitempty"`
+	// ToolIDs are what alone runs are offered; nil leaves them, a pointer to a nil slice takes them away.
+	ToolIDs *[]string `json:"tool_ids,omitempty"`
 	// IdempotencyKey makes a repeated request get the first one's answer; it counts for CreateAgent alone.
 	IdempotencyKey string `json:"-"`
 }
@@ -140,16 +142,18 @@ type AssignmentInput struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// Assignment is an agent's tool with the server's warnings.
+// Assignment is an agent's tool with the server's warnings. Status is given in lists.
 type Assignment struct {
 	hob.Assignment
+	Status   string   `json:"status"` // as Tool.Status
+	Reason   string   `json:"reason"`
 	Warnings []string `json:"warnings"`
 }
 
 // Assignments lists an agent's tools.
-func (c *Client) Assignments(ctx context.Context, agent hob.AgentID) ([]hob.Assignment, error) {
+func (c *Client) Assignments(ctx context.Context, agent hob.AgentID) ([]Assignment, error) {
 	var list struct {
-		Tools []hob.Assignment `json:"tools"`
+		Tools []Assignment `json:"tools"`
 	}
 	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "agents", string(agent), "tools")}, &list)
 	return list.Tools, err
@@ -171,66 +175,6 @@ func (c *Client) UpdateAssignment(ctx context.Context, agent hob.AgentID, id hob
 // Unassign takes a tool from an agent.
 func (c *Client) Unassign(ctx context.Context, agent hob.AgentID, id hob.AssignmentID) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path("api", "agents", string(agent), "tools", string(id))}, nil)
-}
-
-// ToolInput makes or changes an HTTP tool: what is not nil.
-type ToolInput struct {
-	Name        *string          `json:"name,omitempty"`
-	Description *string          `json:"description,omitempty"`
-	Type        *string          `json:"type,omitempty"`
-	InputSchema json.RawMessage  `json:"input_schema,omitempty"`
-	Config      *ToolConfigInput `json:"config,omitempty"`
-	IsActive    *bool            `json:"is_active,omitempty"`
-	// IdempotencyKey makes a repeated request get the first one's answer; it counts for CreateTool alone.
-	IdempotencyKey string `json:"-"`
-}
-
-// ToolConfigInput is how an HTTP tool is reached. Its header values are sent as they are, unlike those of
-// hob.ToolConfig, which print as masks; hob.Mask as a value keeps the stored one.
-type ToolConfigInput struct {
-	Endpoint       string            `json:"endpoint,omitempty"`
-	Method         string            `json:"method,omitempty"`
-	Headers        map[string]string `json:"headers,omitempty"`
-	TimeoutSeconds float64           `json:"timeout_seconds,omitempty"`
-	Recovery       hob.Recovery      `json:"recovery,omitempty"`
-}
-
-// Tool is a tool with the server's warnings; builtin ones have no id.
-type Tool struct {
-	hob.Tool
-	Warnings []string `json:"warnings"`
-}
-
-// Tools lists the tools, builtin ones first.
-func (c *Client) Tools(ctx context.Context) ([]hob.Tool, error) {
-	var list struct {
-		Tools []hob.Tool `json:"tools"`
-	}
-	err := c.call(ctx, request{method: http.MethodGet, path: "/api/tools"}, &list)
-	return list.Tools, err
-}
-
-// CreateTool makes an HTTP tool.
-func (c *Client) CreateTool(ctx context.Context, in ToolInput) (Tool, error) {
-	var t Tool
-	return t, c.call(ctx, request{method: http.MethodPost, path: "/api/tools", header: idempotent(in.IdempotencyKey), body: in}, &t)
-}
-
-// Tool reads a custom tool.
-func (c *Client) Tool(ctx context.Context, id hob.ToolID) (Tool, error) {
-	var t Tool
-	return t, c.call(ctx, request{method: http.MethodGet, path: path("api", "tools", string(id))}, &t)
-}
-
-// UpdateTool changes what is given of a custom tool.
-func (c *Client) UpdateTool(ctx context.Context, id hob.ToolID, in ToolInput) (Tool, error) {
-	var t Tool
-	return t, c.call(ctx, request{method: http.MethodPut, path: path("api", "tools", string(id)), body: in}, &t)
-}
-
-// DeleteTool deletes a custom tool and its assignments.
-func (c *Client) DeleteTool(ctx context.Context, id hob.ToolID) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: path("api", "tools", string(id))}, nil)
 }
 
 // KeyInput makes an API key.

@@ -22,7 +22,7 @@ import (
 )
 
 // nullable are the columns that may be NULL.
-const nullable = " agents.system_prompt tools.headers assignments.tool_id messages.body settings.sealed provider_keys.sealed "
+const nullable = " agents.system_prompt agents.tool_ids tools.headers tool_versions.headers assignments.tool_id messages.body settings.sealed provider_keys.sealed "
 
 // oddTexts are what people and models write.
 func oddTexts() []string {
@@ -41,8 +41,10 @@ func value(table string, c store.Column, i int, postgres bool) string {
 		return "NULL"
 	case name == "assignments.agent_id":
 		return text(fmt.Sprintf("agents-%d", i))
-	case name == "assignments.tool_id":
+	case name == "assignments.tool_id" || name == "tool_versions.tool_id":
 		return text(fmt.Sprintf("tools-%d", i))
+	case name == "objects.bucket_id":
+		return text(fmt.Sprintf("buckets-%d", i))
 	case c.Name == "workspace_id":
 		return text("default")
 	case c.Kind == "blob":
@@ -325,7 +327,7 @@ func TestLoad_IsAllOrNothing(t *testing.T) {
 		{name: "a table more", change: func(l *store.Loading) {
 			l.Shape.Tables = append(slices.Clone(l.Shape.Tables), store.Table{Name: "more"})
 		}, want: `a table "more"`},
-		{name: "a table less", change: func(l *store.Loading) { l.Shape.Tables = l.Shape.Tables[:5] }, want: "lacks the table assignments"},
+		{name: "a table less", change: func(l *store.Loading) { l.Shape.Tables = l.Shape.Tables[:5] }, want: "lacks the table tool_versions"},
 		{name: "no tables", change: func(l *store.Loading) { l.Shape.Tables = nil }, want: "lacks the table meta"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
