@@ -146,6 +146,7 @@ type NewFile struct {
 	Type         string // content type; found by the bytes where ""
 	Overwrite    bool   // false: Conflict where the name is taken
 	Body         io.Reader
+	Size         int64 // of Body, where it is known; else 0. It is no bound
 	MaxSize      int64 // bytes; the bucket's and the server's bounds hold beside it, 0 = they alone
 	// Key makes the write happen once: where it was written under this key before, nothing is and the object as it was then
 	// is given.
@@ -176,6 +177,8 @@ type FileStore interface {
 	EmptyBucket(ctx context.Context, by Principal, bucket string) (freed []string, err error)
 	// Blobs says which of the given blobs an object names.
 	Blobs(ctx context.Context, blobs []string) (map[string]bool, error)
+	// StorageID names this store to the place where the bytes lie. A copy of the store has another one.
+	StorageID(ctx context.Context) (string, error)
 	// SweepWrites forgets the keys of writes that are past their time, and says how many there were.
 	SweepWrites(ctx context.Context) (int64, error)
 }

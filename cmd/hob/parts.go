@@ -24,6 +24,7 @@ import (
 	"hob/internal/provider"
 	"hob/internal/seal"
 	"hob/internal/settings"
+	"hob/internal/storage"
 	"hob/internal/store"
 )
 
@@ -35,6 +36,8 @@ type parts struct {
 	database    agentsql.DB // nil = database_query is off
 	databaseOff string      // and why
 	settings    *settings.Set
+	files       *storage.Files
+	filesPlace  io.Closer // what files hold open; nil = nothing
 	tools       *builtin.Set
 	models      *provider.Registry
 
@@ -63,8 +66,11 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	}); err != nil {
 		return nil, configError{err}
 	}
+	if err = p.openFiles(c, log); err != nil {
+		return nil, err
+	}
 	p.openDatabase(ctx, c, log)
-	deps := builtin.Deps{Egress: p.guard, DatabaseOff: p.databaseOff, Setting: p.settings.Value, Log: log}
+	deps := builtin.Deps{Egress: p.guard, Files: p.files, DatabaseOff: p.databaseOff, Setting: p.settings.Value, Log: log}
 	if p.database != nil {
 		deps.Database = projectDatabase{db: p.database, log: log}
 	}
@@ -139,20 +145,23 @@ func openPostgresProject(ctx context.Context, c config.Config) (agentsql.DB, err
 	return agentsql.OpenPostgres(ctx, url, agentsql.Options{Secret: secret})
 }
 
-// loginSecret derives, from the seal key, the secret that makes the passwords of agents' Postgres logins: the same on
-// every server that shares the key, and nothing else can be opened with it.
-func loginSecret(c config.Config) ([]byte, error) {
+// loginSecret makes the passwords of agents' Postgres logins.
+func loginSecret(c config.Config) ([]byte, error) { return derivedSecret(c, "hob agentsql logins") }
+
+// derivedSecret derives a secret for one purpose from the seal key: the same on every server that shares the key, and
+// nothing else can be opened with it.
+func derivedSecret(c config.Config, purpose string) ([]byte, error) {
 	text := string(c.SealKey)
 	if text == "" {
 		b, err := os.ReadFile(filepath.Join(c.Data, sealKeyFile))
 		if err != nil {
-			return nil, fmt.Errorf("derive the secret of database logins: %w", err)
+			return nil, fmt.Errorf("derive the secret for %s: %w", purpose, err)
 		}
 		text = string(b)
 	}
-	secret, err := hkdf.Key(sha256.New, []byte(strings.TrimSpace(text)), nil, "hob agentsql logins", sha256.Size)
+	secret, err := hkdf.Key(sha256.New, []byte(strings.TrimSpace(text)), nil, purpose, sha256.Size)
 	if err != nil {
-		return nil, fmt.Errorf("derive the secret of database logins: %w", err)
+		return nil, fmt.Errorf("derive the secret for %s: %w", purpose, err)
 	}
 	return secret, nil
 }
@@ -162,6 +171,9 @@ func (p *parts) close() error {
 	var errs []error
 	if p.database != nil {
 		errs = append(errs, p.database.Close())
+	}
+	if p.filesPlace != nil {
+		errs = append(errs, p.filesPlace.Close())
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())

@@ -23,6 +23,7 @@ import (
 	"hob/internal/config"
 	"hob/internal/engine"
 	"hob/internal/provider"
+	"hob/internal/storage"
 	"hob/internal/store"
 )
 
@@ -161,6 +162,7 @@ type server struct {
 	config   config.Config
 	store    *store.DB
 	models   *provider.Registry
+	files    *storage.Files
 	engine   *engine.Engine
 	http     *http.Server
 	log      *slog.Logger
@@ -169,7 +171,7 @@ type server struct {
 }
 
 func newServer(c config.Config, p *parts, log *slog.Logger) *server {
-	s := &server{config: c, store: p.store, models: p.models, log: log}
+	s := &server{config: c, store: p.store, models: p.models, files: p.files, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
 		Alone: c.Database == "", Limits: engine.Limits{Active: c.MaxRuns},
@@ -260,6 +262,7 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 	go func() { defer close(leasesEnded); s.engine.Serve(leases) }()
 	defer func() { endLeases(); <-leasesEnded }()
 	go s.sweep(leases)
+	go s.files.Serve(leases)
 	go tuneGC(leases)
 
 	failed := make(chan error, 1)

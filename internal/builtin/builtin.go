@@ -76,6 +76,8 @@ type Deps struct {
 	DatabaseOff string
 	// Exa and Firecrawl are what the operator gave for web_search and web_scrape; what a workspace sets comes first.
 	Exa, Firecrawl Service
+	// Files is the workspaces' object storage; nil turns the tools that need it off.
+	Files hob.FileService
 	// Models opens the model that describes images for web_scrape; nil: none is described.
 	Models hob.ModelOpener
 	Clock  hob.Clock // nil means hob.SystemClock

@@ -21,13 +21,15 @@ const (
 	metaSeal  = "seal_fingerprint"
 	metaMoved = "moved_to"
 	metaProbe = "probe"
+	// metaStorage says which store the bytes of files belong to.
+	metaStorage = "storage_id"
 )
 
 // dumpTables are all tables but that of the migrations, which a dump tells as its version. Each comes after those that it
 // refers to.
 func dumpTables() []dumpTable {
 	return []dumpTable{
-		{name: "meta", key: "name", where: "name NOT IN ('" + metaMoved + "', '" + metaProbe + "')"},
+		{name: "meta", key: "name", where: "name NOT IN ('" + metaMoved + "', '" + metaProbe + "', '" + metaStorage + "')"},
 		{name: "workspaces", key: "id"},
 		{name: "keys", key: "id"},
 		{name: "agents", key: "id"},

@@ -419,6 +419,25 @@ func (s *DB) SweepWrites(ctx context.Context) (total int64, err error) {
 	return total, nil
 }
 
+// StorageID is a random text that is made when it is first asked for. It is no part of a dump, so what is loaded from one
+// is another store.
+func (s *DB) StorageID(ctx context.Context) (string, error) {
+	read := func(ctx context.Context, t *tx) (string, error) {
+		return one(ctx, t, scanText, `SELECT value FROM meta WHERE name = '`+metaStorage+`'`)
+	}
+	id, err := read(ctx, s.read())
+	if none(err) {
+		err = s.write(ctx, "name the storage", func(ctx context.Context, t *tx) error {
+			_, err := t.exec(ctx, `INSERT INTO meta (name, value) VALUES ('`+metaStorage+`', ?) ON CONFLICT (name) DO NOTHING`, hob.RandomHex(16))
+			if err == nil {
+				id, err = read(ctx, t)
+			}
+			return err
+		})
+	}
+	return id, hob.Wrap("read the name of the storage", err)
+}
+
 // typesText is how a bucket's content types are kept: ” where any is taken.
 func typesText(types []string) (string, error) {
 	if types == nil {

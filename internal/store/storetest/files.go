@@ -32,6 +32,7 @@ func fileCases() map[string]func(*world) {
 		"FileCopiesShareTheirBytes":           fileCopied,
 		"FilesDeletedFreeWhatNothingNames":    filesDeleted,
 		"BucketIsEmptiedHoweverMuchThereIs":   bucketEmptied,
+		"StorageIsNamedOnce":                  storageNamed,
 		"BlobsOfACopyAndItsSourceAreNotFreed": copyAgainstDeletion,
 	}
 }
@@ -489,4 +490,19 @@ func copyAgainstDeletion(w *world) {
 			w.t.Fatalf("try %d: the copy %v, freed %v", i, copied, freed)
 		}
 	}
+}
+
+func storageNamed(w *world) {
+	var mu sync.Mutex
+	ids := map[string]bool{}
+	w.atOnce(8, func(int) {
+		id, err := w.s.StorageID(w.ctx)
+		if err != nil || len(id) != 32 {
+			w.t.Errorf("id %q, %v", id, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ids[id] = true
+	})
+	same(w, "names", len(ids), 1)
 }
