@@ -31,7 +31,7 @@ func asRecord(d hob.RunDetail) hob.RunRecord {
 	r := d.Run
 	rec := hob.RunRecord{
 		ID: r.ID, RunID: r.ID, SessionID: r.Session, AgentID: r.Agent, Model: r.Model, Status: r.Status,
-		Code: orNull(r.Code), Error: orNull(r.Error), Content: r.Content, Usage: r.Usage, Steps: r.Steps,
+		Code: orNull(r.Code), Error: orNull(r.Error), Content: r.Content, Usage: r.Usage, Actions: d.Actions, Steps: r.Steps,
 		Attempt: r.Attempt, Held: r.Held && !r.Status.Final(), LastSeq: r.LastSeq, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
 		InputMessages: []hob.Message{}, OutputMessages: []hob.Message{}, RetrievedContext: []json.RawMessage{},
 		Events: make([]json.RawMessage, 0, len(d.Events)), ToolCalls: make([]hob.CallRecord, 0, len(d.Calls)),

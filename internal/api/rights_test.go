@@ -50,6 +50,7 @@ func matrix() map[string]string {
 		"DELETE /api/agents/{id}/tools/{assignment_id}":                  settings,
 		"GET /api/tools":                                                 "++ff+f+++uuu",
 		"POST /api/tools":                                                "+++ffffffuuu",
+		"POST /api/tools/{id}/test":                                      whole,
 		"GET /api/tools/{id}":                                            "++ff+f+++uuu",
 		"PUT /api/tools/{id}":                                            "+++ffffffuuu",
 		"DELETE /api/tools/{id}":                                         "+++ffffffuuu",
@@ -195,6 +196,9 @@ func (s scene) fill(path string) string {
 	id := s.agent
 	if strings.HasPrefix(path, "/api/tools") {
 		id = s.tool
+	}
+	if path == "/api/tools/{id}/test" { // the other is carried out by nobody here
+		id = "clock"
 	}
 	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
 		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai", "{version}", "1").Replace(path)

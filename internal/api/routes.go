@@ -87,6 +87,7 @@ func routes() []route {
 		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool, a builtin one by its name", out: toolAnswer{}, status: 200, errors: []int{404}},
 		{method: put, path: "/api/tools/{id}", handle: updateTool, scope: configure, tag: tagTools, summary: "Change a tool: what is given; of a builtin one is_active, description_suffix and config", in: toolInput{}, out: toolAnswer{}, status: 200, errors: []int{404, 409}},
 		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool, its versions and its assignments", out: deletedAnswer{}, status: 200, errors: []int{404, 409}},
+		{method: post, path: "/api/tools/{id}/test", handle: testTool, scope: admin, tag: tagTools, summary: "Try a tool, a builtin one by its name: one call outside of any run, through all that a run's calls pass", in: toolTestInput{}, bodyless: true, out: toolTestAnswer{}, status: 200, errors: []int{404, 409, 429, 503}, query: tryParam()},
 		{method: get, path: "/api/tools/{id}/versions", handle: listVersions, scope: read, tag: tagTools, summary: "List what a tool was after each change, newest first", out: versionList{}, status: 200, errors: []int{404}},
 		{method: post, path: "/api/tools/{id}/versions/{version}/restore", handle: restoreVersion, scope: configure, tag: tagTools, summary: "Make a tool what it was at a version, its secrets included; whether it is switched on stays as it is", out: toolAnswer{}, status: 200, errors: []int{400, 404, 409}},
 
@@ -164,6 +165,10 @@ func eventsQuery() []param {
 		{"after", "integer", "the last event you have; 0 or absent: from the start"},
 		{"Last-Event-ID", "header", "the same, as browsers send it; it wins over after"},
 	}
+}
+
+func tryParam() []param {
+	return []param{{idempotencyHeader, "header", "the same request under the same key has the same key for the tool, too: tools that remember what they did under it do it once"}}
 }
 
 func idempotencyParam() []param {

@@ -40,7 +40,7 @@ func runSync(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.s.Engine.Wait(l.ctx, c.follower(), started.Run.ID)
+	r, actions, err := c.s.Engine.Wait(l.ctx, c.follower(), started.Run.ID)
 	if err != nil {
 		return c.s.left(l, reading{by: c.by, run: started.Run.ID, own: true}, err)
 	}
@@ -49,7 +49,7 @@ func runSync(c *call) error {
 	}
 	return c.reply(http.StatusOK, hob.RunResult{
 		RunID: r.ID, SessionID: r.Session, Content: r.Content, Error: orNull(r.Error), Code: orNull(r.Code), Usage: r.Usage,
-		Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
+		Actions: actions, Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
 	})
 }
 

@@ -252,7 +252,7 @@ func TestStream_ASlowReaderIsCutAndTheRunGoesOn(t *testing.T) {
 	}](t, w.do(ask{"GET", "/api/sessions/" + string(list.Sessions[0].ID) + "/runs", w.service, "", nil}), 200)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	run, err := w.engine.Wait(ctx, hob.System(hob.DefaultWorkspace), runs.Runs[0].RunID)
+	run, _, err := w.engine.Wait(ctx, hob.System(hob.DefaultWorkspace), runs.Runs[0].RunID)
 	if err != nil || run.Status != hob.Completed {
 		t.Errorf("the run ended as %s (%v)", run.Status, err)
 	}

@@ -53,11 +53,7 @@ func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
 			c.Name = "unnamed"
 		}
 		c.Name = preview(c.Name, 64)
-		args, err := hob.ParseArguments(w.Arguments)
-		if err != nil {
-			args, c.Bad = []byte("{}"), preview(clean(w.Arguments), 2000)
-		}
-		c.Arguments = args
+		c.Arguments, c.Bad = parseCall(w.Arguments)
 		calls = append(calls, c)
 	}
 	return calls
@@ -70,10 +66,7 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 	for i, c := range calls {
 		s := hob.CallState{ID: c.ID, Step: step, Index: i, Name: c.Name, Arguments: c.Arguments, Status: hob.CallPlanned}
 		if t := a.plan.tools[c.Name]; t != nil {
-			s.Recovery = t.spec.Recovery
-			if args, err := hob.Overlay(c.Arguments, t.spec.Pinned); err == nil {
-				s.Arguments = args
-			}
+			s.Recovery, s.Arguments = t.spec.Recovery, t.effective(c.Arguments)
 		}
 		a.calls = append(a.calls, s)
 	}

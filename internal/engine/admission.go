@@ -136,6 +136,13 @@ func (g *admission) close() {
 	g.closed = true
 }
 
+// over says whether everything is refused.
+func (g *admission) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
 // room is how many runs may be taken up from elsewhere now. An overloaded server takes fewer up, but some, so that they do
 // not wait for the end of its overload.
 func (g *admission) room() int {

@@ -124,7 +124,7 @@ func TestHistory_IsValidForEveryProviderWhateverHappened(t *testing.T) {
 					rt.Fatal(err)
 				}
 			}
-			run, err := w.engine.Wait(t.Context(), w.by, got.Run.ID)
+			run, _, err := w.engine.Wait(t.Context(), w.by, got.Run.ID)
 			if err != nil || !run.Status.Final() {
 				rt.Fatalf("%s: %v", run.Status, err)
 			}

@@ -64,7 +64,7 @@ type trial struct {
 	deeds    []hob.Call
 	marks    map[string]bool    // of the tool local, by key: what it looks for in the transaction of its effect
 	effects  map[hob.CallID]int // of the tool local
-	calls    int // model calls
+	calls    int                // model calls
 	open     map[hob.RunID]bool
 	now      *process
 	moved    chan struct{} // closed at the next change of open or now

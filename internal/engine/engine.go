@@ -32,6 +32,7 @@ type Limits struct {
 	TailBytes    int           // events of an active run kept in memory for its readers
 	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
 	Recoveries   int           // continuations of cut answers per run
+	Trials       int           // calls of the test console under way at once, of one workspace
 	Compactions  int           // failed attempts to summarise a conversation, per run, after which no other is made
 }
 
@@ -41,7 +42,7 @@ func DefaultLimits() Limits {
 		Active: 2048, CallsPerStep: 16, Parallel: 8, ResultChars: 50_000,
 		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
 		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
-		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3,
+		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3, Trials: 4,
 		AnswerBytes: 2 << 20,
 	}
 }
@@ -68,6 +69,7 @@ type Engine struct {
 	hub hub
 
 	admission *admission
+	trials    trials
 
 	mu     sync.Mutex
 	active map[hob.RunID]*active
@@ -102,6 +104,7 @@ func New(c Config) *Engine {
 	fill(&c.Limits.Grace, d.Grace)
 	fill(&c.Limits.Attempts, d.Attempts)
 	fill(&c.Limits.Compactions, d.Compactions)
+	fill(&c.Limits.Trials, d.Trials)
 	fill(&c.Limits.TailBytes, d.TailBytes)
 	fill(&c.Limits.Recoveries, d.Recoveries)
 	fill(&c.Limits.AnswerBytes, d.AnswerBytes)
@@ -116,6 +119,7 @@ func New(c Config) *Engine {
 	}
 	e := &Engine{
 		Config: c, active: map[hob.RunID]*active{}, orphans: map[hob.RunID]bool{}, admission: newAdmission(c.Limits.Active),
+		trials: newTrials(),
 	}
 	e.leases = Outage{Log: c.Log, Fault: "the store cannot be reached for leases; trying again", Over: "the store is reached for leases again"}
 	e.deaf = Outage{Log: c.Log, Fault: "other processes are not heard for now; their runs are looked at instead", Over: "other processes are heard again"}
@@ -272,14 +276,28 @@ func (e *Engine) Cancel(ctx context.Context, by hob.Principal, id hob.RunID) (ho
 	return run.Status, nil
 }
 
-// Wait returns the run once it is final. The caller counts as a reader of the run meanwhile.
-func (e *Engine) Wait(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, error) {
-	for _, err := range e.Events(ctx, by, id, 0, 0) {
+// Wait returns the run once it is final, with its actions in the usage ledger. The caller counts as a reader of the run
+// meanwhile.
+func (e *Engine) Wait(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, map[string]int64, error) {
+	var last hob.Event
+	for batch, err := range e.Events(ctx, by, id, 0, 0) {
 		if err != nil {
-			return hob.Run{}, err
+			return hob.Run{}, nil, err
+		}
+		if n := len(batch); n > 0 {
+			last = batch[n-1]
 		}
 	}
-	return e.Store.Run(ctx, by, id)
+	end := struct {
+		Actions map[string]int64 `json:"actions"`
+	}{Actions: map[string]int64{}}
+	if last.Type == hob.EventComplete { // else the run goes on elsewhere
+		if err := json.Unmarshal(last.Data, &end); err != nil {
+			return hob.Run{}, nil, hob.Wrap("read the end of a run", err)
+		}
+	}
+	run, err := e.Store.Run(ctx, by, id)
+	return run, end.Actions, err
 }
 
 // Stats are counters since the start of the process.

@@ -71,6 +71,26 @@ func (c entrant) check(t *trace) *hob.Result {
 	return nil
 }
 
+// parseCall reads the arguments that were written for a call. bad is that text, where it is no JSON object.
+func parseCall(written string) (args json.RawMessage, bad string) {
+	args, err := hob.ParseArguments(written)
+	if err != nil {
+		return json.RawMessage("{}"), preview(clean(written), maxBad)
+	}
+	return args, ""
+}
+
+// maxBad is how many characters are kept of what was written in place of arguments.
+const maxBad = 2000
+
+// effective are the arguments of a call with the pinned ones laid over.
+func (t *tool) effective(args json.RawMessage) json.RawMessage {
+	if whole, err := hob.Overlay(args, t.spec.Pinned); err == nil {
+		return whole
+	}
+	return args
+}
+
 // pinned says why a name may not be called.
 func (c entrant) pinned() string {
 	switch {
@@ -133,15 +153,18 @@ var errToolFault = errors.New("the tool met an internal fault")
 
 // run is the tool's own code behind a recover: a fault in it is the result of one call, not the end of the server.
 func (e *Engine) run(ctx context.Context, d deed) (r hob.Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			e.Log.Error("a tool met an internal fault",
-				slog.String("run", string(d.call.Run)), slog.String("tool", d.call.Name), slog.Any("fault", v),
-				slog.String("stack", string(debug.Stack())))
-			err = errToolFault
-		}
-	}()
+	defer e.caught(d, &err)
 	return d.tool.runner.Call(ctx, d.call)
+}
+
+// caught is deferred around a tool's own code.
+func (e *Engine) caught(d deed, err *error) {
+	if v := recover(); v != nil {
+		e.Log.Error("a tool met an internal fault",
+			slog.String("run", string(d.call.Run)), slog.String("tool", d.call.Name), slog.Any("fault", v),
+			slog.String("stack", string(debug.Stack())))
+		*err = errToolFault
+	}
 }
 
 // receive is what is kept of a performed call's result.

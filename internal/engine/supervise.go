@@ -220,10 +220,12 @@ func (e *Engine) Drain(ctx context.Context) error {
 		for _, a := range e.all() {
 			a.stop(errHandover)
 		}
+		e.trials.end(errHandover)
 		<-idle
 		err = context.Cause(ctx)
 	}
 	e.end(errHandover)
+	e.trials.end(errHandover)
 	if seeded.Bug("no_release") {
 		return err
 	}

@@ -177,7 +177,7 @@ func TestWatch_ACancelElsewhereEndsTheRunSoon(t *testing.T) {
 	if _, err := c.b.Cancel(t.Context(), c.by, run.ID); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.b.Wait(t.Context(), c.by, run.ID)
+	got, _, err := c.b.Wait(t.Context(), c.by, run.ID)
 	if took := time.Since(began); err != nil || got.Status != hob.Cancelled || took > 2*soon {
 		t.Fatalf("it ended as %s after %s: %v", got.Status, took, err)
 	}
@@ -197,7 +197,7 @@ func TestWatch_NewsComeAgainAfterTheirConnectionWasCut(t *testing.T) {
 	if _, err := c.b.Cancel(t.Context(), c.by, run.ID); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.b.Wait(t.Context(), c.by, run.ID)
+	got, _, err := c.b.Wait(t.Context(), c.by, run.ID)
 	if took := time.Since(began); err != nil || got.Status != hob.Cancelled || took > 2*soon {
 		t.Fatalf("it ended as %s after %s: %v", got.Status, took, err)
 	}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,7 +140,7 @@ func (w *world) wait(id hob.RunID) hob.Run {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
-	run, err := w.engine.Wait(ctx, w.by, id)
+	run, _, err := w.engine.Wait(ctx, w.by, id)
 	if err != nil {
 		w.t.Fatalf("waiting for %s: %v", id, err)
 	}
@@ -198,6 +199,11 @@ type toolbox struct {
 	did  []hob.Call
 	hold chan struct{} // where not nil, the tool "hang" waits for it
 	came chan struct{} // told when "hang" is called
+
+	recovery hob.Recovery // of "hang", once where ""
+	told     hob.Result   // of "told", as its error
+	fails    error
+	vouched  bool
 }
 
 func (b *toolbox) calls() []hob.Call {
@@ -223,10 +229,18 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 			spec.Pinned = hob.PinnedArgs{"n": json.RawMessage("7")}
 			spec.FullSchema = spec.Schema
 			spec.Schema = json.RawMessage(`{"type":"object","properties":{"s":{"type":"string"}}}`)
+		case "hang":
+			spec.Recovery = cmp.Or(b.recovery, spec.Recovery)
+		case "told":
+			spec.Vouched = b.vouched
 		case "brief":
 			spec.Timeout = 20 * time.Millisecond
 		case "gone":
 			warnings = append(warnings, "gone is not to be had")
+			continue
+		}
+		if a.ToolName == "shown" {
+			out = append(out, &shownTool{testTool{box: b, spec: spec}})
 			continue
 		}
 		out = append(out, &testTool{box: b, spec: spec})
@@ -253,6 +267,8 @@ func (t *testTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 			return hob.Result{}, ctx.Err()
 		case <-time.After(time.Duration(60-10*len(c.Arguments)) * time.Millisecond):
 		}
+	case "told":
+		return t.box.told, t.box.fails
 	case "fail":
 		return hob.Result{}, errors.New("it broke")
 	case "panic":

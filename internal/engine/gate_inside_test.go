@@ -1,0 +1,4 @@
+package engine
+
+// StandingAge lets tests wait until a look at the tools' standing is old.
+const StandingAge = standingAge
