@@ -88,6 +88,7 @@ func doctor(ctx context.Context, w world) error {
 	r.checkEgress(ctx)
 	r.checkModels(ctx)
 	r.checkFiles()
+	r.checkSandbox(ctx)
 	if err := r.write(w, *asJSON); err != nil {
 		return err
 	}

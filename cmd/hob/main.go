@@ -14,6 +14,7 @@ import (
 
 	"hob"
 	"hob/internal/config"
+	"hob/internal/sandbox"
 )
 
 // Exit codes.
@@ -35,6 +36,9 @@ type world struct {
 }
 
 func main() {
+	if sandbox.Helped() {
+		os.Exit(sandbox.Help())
+	}
 	os.Exit(run(context.Background(), world{os.Args[0], os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr}))
 }
 

@@ -22,6 +22,7 @@ import (
 	"hob/internal/config"
 	"hob/internal/egress"
 	"hob/internal/provider"
+	"hob/internal/sandbox"
 	"hob/internal/seal"
 	"hob/internal/settings"
 	"hob/internal/storage"
@@ -37,7 +38,8 @@ type parts struct {
 	databaseOff string      // and why
 	settings    *settings.Set
 	files       *storage.Files
-	filesPlace  io.Closer // what files hold open; nil = nothing
+	filesPlace  io.Closer        // what files hold open; nil = nothing
+	sandbox     *sandbox.Sandbox // nil = no code is run on this machine
 	tools       *builtin.Set
 	models      *provider.Registry
 
@@ -74,6 +76,7 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	if p.database != nil {
 		deps.Database = projectDatabase{db: p.database, log: log}
 	}
+	p.addCode(&deps, c, log)
 	p.tools = builtin.New(deps)
 	p.models = provider.New(provider.Config{
 		OpenAI: provider.Endpoint(c.OpenAI), Anthropic: provider.Endpoint(c.Anthropic),
@@ -169,6 +172,9 @@ func derivedSecret(c config.Config, purpose string) ([]byte, error) {
 // close closes what is open, the last first.
 func (p *parts) close() error {
 	var errs []error
+	if p.sandbox != nil {
+		p.sandbox.Close()
+	}
 	if p.database != nil {
 		errs = append(errs, p.database.Close())
 	}

@@ -87,6 +87,9 @@ func serve(ctx context.Context, w world) error {
 		return err
 	}
 	s := newServer(c, p, log)
+	trial, endTrial := context.WithCancel(ctx)
+	defer endTrial()
+	go p.testSandbox(trial, log)
 	if err := s.engine.Recover(ctx); err != nil {
 		return fmt.Errorf("take up unfinished runs: %w", err)
 	}
@@ -160,6 +163,7 @@ func quoted(word string) string {
 // server is the engine and the API over one set of parts.
 type server struct {
 	config   config.Config
+	parts    *parts
 	store    *store.DB
 	models   *provider.Registry
 	files    *storage.Files
@@ -171,7 +175,7 @@ type server struct {
 }
 
 func newServer(c config.Config, p *parts, log *slog.Logger) *server {
-	s := &server{config: c, store: p.store, models: p.models, files: p.files, log: log}
+	s := &server{config: c, parts: p, store: p.store, models: p.models, files: p.files, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
 		Alone: c.Database == "", Limits: engine.Limits{Active: c.MaxRuns},
@@ -232,7 +236,7 @@ func (s *server) ready(ctx context.Context) error {
 // metrics are what the API does not count itself.
 func (s *server) metrics() map[string]int64 {
 	e, st := s.engine.Stats(), s.store.Stats()
-	return map[string]int64{
+	all := map[string]int64{
 		"hob_runs_active": e.Active, "hob_runs_started_total": e.Started, "hob_runs_finished_total": e.Finished,
 		"hob_runs_failed_total": e.Failed, "hob_runs_recovered_total": e.Recovered,
 		"hob_runs_too_many_attempts_total": e.Parked, "hob_runs_lost_total": e.Lost,
@@ -248,6 +252,8 @@ func (s *server) metrics() map[string]int64 {
 		"hob_circuits_open":             int64(len(s.models.Circuits())),
 		"hob_store_largest_batch":       st.LargestBatch, "hob_store_waiting": st.Waiting,
 	}
+	s.parts.sandboxMetrics(all)
+	return all
 }
 
 // run serves until a signal or a fault, then drains.

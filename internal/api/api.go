@@ -115,7 +115,7 @@ type Config struct {
 	Facts any
 	// Ready says whether the parts behind the API work.
 	Ready func(ctx context.Context) error
-	// Metrics gives further counters for /metrics, by their full names.
+	// Metrics gives further counters for /metrics, by their full names, behind which labels may stand: name{label="value"}.
 	Metrics func() map[string]int64
 
 	Version     string

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -49,8 +50,10 @@ type sample struct {
 // all the same.
 func exposeMetrics(c *call) error {
 	samples := c.s.requestSamples()
-	for name, n := range c.s.counts() {
-		samples[name] = []sample{{"", float64(n)}}
+	counts := c.s.counts()
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		name, labels, _ := strings.Cut(strings.TrimSuffix(key, "}"), "{")
+		samples[name] = append(samples[name], sample{labels, float64(counts[key])})
 	}
 	samples["hob_build_info"] = []sample{{fmt.Sprintf("version=%q", c.s.Version), 1}}
 	var b strings.Builder

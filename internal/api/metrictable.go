@@ -45,6 +45,7 @@ func MetricTable() []Metric {
 		{"hob_model_tokens_total", "tokens of these calls, sent and received"},
 		{"hob_model_cost_nanodollars_total", "what these calls cost, in billionths of a dollar"},
 		{"hob_summaries_total", "calls of models for summaries"},
+		{"hob_sandbox_wall", "1 for a wall around agents' code that was tried and stands, by wall; self-test: all that are needed do"},
 		{"hob_circuits_open", "model providers that are left alone for a while, since they failed again and again"},
 		{"hob_store_writes_total", "writes to the database that were begun"},
 		{"hob_store_writes_failed_total", "writes that the database did not take"},

@@ -76,6 +76,9 @@ type Deps struct {
 	DatabaseOff string
 	// Exa and Firecrawl are what the operator gave for web_search and web_scrape; what a workspace sets comes first.
 	Exa, Firecrawl Service
+	// CodeService is the operator's sandbox elsewhere. Where it has no address Code runs programs on this machine, nil: none.
+	CodeService Service
+	Code        CodeSandbox
 	// Files is the workspaces' object storage; nil turns the tools that need it off.
 	Files hob.FileService
 	// Models opens the model that describes images for web_scrape; nil: none is described.

@@ -162,7 +162,7 @@ func TestRows_ListBuiltinsByNameWithoutID(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	if s.Has("code_execute") {
+	if s.Has("no_such_tool") {
 		t.Error("a tool that does not exist is known")
 	}
 }

@@ -56,7 +56,7 @@ func TestTools_WhatCannotBeUsedIsNamedInAWarning(t *testing.T) {
 		assigned []hob.AssignedTool
 		want     string
 	}{
-		"unknown builtin":     {[]hob.AssignedTool{assign("code_execute", "")}, `"code_execute" is not loaded: this server has no builtin tool`},
+		"unknown builtin":     {[]hob.AssignedTool{assign("no_such_tool", "")}, `"no_such_tool" is not loaded: this server has no builtin tool`},
 		"deleted row":         {[]hob.AssignedTool{gone}, `"weather" is not loaded: it no longer exists`},
 		"inactive row":        {[]hob.AssignedTool{change(func(r *hob.Tool) { r.IsActive = false })}, "switched off"},
 		"other type":          {[]hob.AssignedTool{change(func(r *hob.Tool) { r.Type = hob.MCPTool })}, `type "mcp"`},

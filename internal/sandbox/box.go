@@ -70,6 +70,16 @@ func (s *Sandbox) Walls() []Wall {
 	return s.walls
 }
 
+// Tried is how the walls were found last: nil where all that are needed stand, an *OffError where they do not.
+func (s *Sandbox) Tried() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tried.IsZero() {
+		return errors.New("the walls were not tried yet")
+	}
+	return s.off
+}
+
 // Ready says whether programs can be run, and tries the walls where nobody has yet. The error is an *OffError, or that of
 // ctx.
 func (s *Sandbox) Ready(ctx context.Context) error {
