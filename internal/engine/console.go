@@ -17,9 +17,6 @@ import (
 // The test console carries out one call of one tool, outside of any run: an administrator sees what a tool does before an
 // agent is given it. The call goes through the gate as a run's does; nothing of it is kept but its lines in the ledger.
 
-// maxTrial is how long a call of the console may take at most, whatever time its tool asks for.
-const maxTrial = 10 * time.Minute
-
 // Codes of refusals, for programs.
 const (
 	codeTrials          = "too_many_tests"
@@ -67,7 +64,7 @@ func (e *Engine) Try(ctx context.Context, by hob.Principal, in Trial) (Tried, er
 		return Tried{}, err
 	}
 	defer leave()
-	ctx, cancel := e.trials.outlive(ctx)
+	ctx, cancel := e.trials.outlive(ctx, e.Limits.TrialTime+time.Minute)
 	defer cancel()
 	g, warnings, err := e.trialGrant(ctx, by, in)
 	if err != nil {
@@ -84,7 +81,7 @@ func (e *Engine) Try(ctx context.Context, by hob.Principal, in Trial) (Tried, er
 	if _, can := t.runner.(hob.Previewer); in.DryRun && !can {
 		return Tried{}, hob.Errorf(hob.Invalid, "the tool %s has no preview", t.spec.Name).WithCode(CodeNoPreview).With("field", "dry_run")
 	}
-	d := deed{tool: t, call: trialCall(by, in, t), most: k.resultChars, limit: maxTrial}
+	d := deed{tool: t, call: trialCall(by, in, t), most: k.resultChars, limit: e.Limits.TrialTime}
 	out := Tried{Warnings: append(warnings, more...)}
 	e.pass(ctx, in, d, &out)
 	out.Warnings = append(out.Warnings, e.book(ctx, by, g.Agent.ID, out)...)

@@ -45,8 +45,8 @@ func (t *trials) enter(e *Engine, ws hob.WorkspaceID) (leave func(), err error) 
 }
 
 // outlive is a context that does not end with the request that asked for a call, but with the process, and in time.
-func (t *trials) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTrial+time.Minute)
+func (t *trials) outlive(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	stop := context.AfterFunc(t.base, cancel)
 	return ctx, func() {
 		stop()

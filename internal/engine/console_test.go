@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -263,6 +264,17 @@ func TestConsole_AtMostSoManyCallsOfAWorkspaceAreUnderWay(t *testing.T) {
 		}
 	}
 	w.try(engine.Trial{Builtin: "read", Arguments: "{}"})
+}
+
+func TestConsole_NoCallTakesLongerThanTheMost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.limits.TrialTime = 10 * time.Millisecond
+	w.tools.hold = make(chan struct{})
+	w.begin(nil)
+	if got := w.try(engine.Trial{Builtin: "hang", Arguments: "{}"}); !strings.HasPrefix(got.Result.Text, "Error: The tool did not answer within 10ms") {
+		t.Errorf("%+v", got.Result)
+	}
 }
 
 func TestConsole_DrainWaitsForCallsAndEndsThemInTime(t *testing.T) {

@@ -33,6 +33,7 @@ type Limits struct {
 	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
 	Recoveries   int           // continuations of cut answers per run
 	Trials       int           // calls of the test console under way at once, of one workspace
+	TrialTime    time.Duration // of one call of the console, whatever time its tool asks for
 	Compactions  int           // failed attempts to summarise a conversation, per run, after which no other is made
 }
 
@@ -42,7 +43,7 @@ func DefaultLimits() Limits {
 		Active: 2048, CallsPerStep: 16, Parallel: 8, ResultChars: 50_000,
 		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
 		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
-		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3, Trials: 4,
+		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3, Trials: 4, TrialTime: 10 * time.Minute,
 		AnswerBytes: 2 << 20,
 	}
 }
@@ -105,6 +106,7 @@ func New(c Config) *Engine {
 	fill(&c.Limits.Attempts, d.Attempts)
 	fill(&c.Limits.Compactions, d.Compactions)
 	fill(&c.Limits.Trials, d.Trials)
+	fill(&c.Limits.TrialTime, d.TrialTime)
 	fill(&c.Limits.TailBytes, d.TailBytes)
 	fill(&c.Limits.Recoveries, d.Recoveries)
 	fill(&c.Limits.AnswerBytes, d.AnswerBytes)

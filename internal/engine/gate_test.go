@@ -238,6 +238,28 @@ func TestMetering_RunsThatDoNotCompleteCountWhatWasCarriedOut(t *testing.T) {
 	}
 }
 
+func TestGate_ACallWithoutALimitOfItsOwnHasTheServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: hang {}\n---\ntext: done\n"}, "hang")
+	w.limits.ToolTimeout = 10 * time.Millisecond
+	w.tools.hold = make(chan struct{})
+	w.begin(nil)
+	if r := w.detail(w.wait(w.start("go", hob.RunOptions{}).ID)).Calls[0].Result; !r.Unknown || !strings.HasPrefix(r.Text, "Error: The tool did not answer within 10ms") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestGate_AtMostSoManyCallsOfAStepAreUnderWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": strings.Repeat("call: wait {}\n", 5) + "---\ntext: done\n"}, "wait")
+	w.limits.Parallel = 2
+	w.begin(nil)
+	w.wait(w.start("go", hob.RunOptions{}).ID)
+	if most, n := w.tools.most, len(w.tools.calls()); most != 2 || n != 5 {
+		t.Errorf("%d of %d calls were under way at once, want 2 of 5", most, n)
+	}
+}
+
 func TestGate_APinnedArgumentIsLaidOverWhateverIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]any{"script": "call: pinned {\"s\":\"a\",\"n\":1}\n---\ntext: done\n"}, "pinned")

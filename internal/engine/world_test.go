@@ -203,6 +203,8 @@ type toolbox struct {
 	recovery hob.Recovery // of "hang", once where ""
 	told     hob.Result   // of "told", as its error
 	fails    error
+	waiting  int // calls of "wait" under way, and the most of them that there were
+	most     int
 	vouched  bool
 }
 
@@ -221,7 +223,7 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 			Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}}}`),
 		}
 		switch a.ToolName {
-		case "read", "slow", "page":
+		case "read", "slow", "page", "wait":
 			spec.Recovery, spec.Parallel = hob.RecoverRead, true
 		case "keyed":
 			spec.Recovery = hob.RecoverKeyed
@@ -248,6 +250,13 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 	return out, warnings, nil
 }
 
+func (b *toolbox) wait(more int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting += more
+	b.most = max(b.most, b.waiting)
+}
+
 type testTool struct {
 	box  *toolbox
 	spec hob.ToolSpec
@@ -267,6 +276,10 @@ func (t *testTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 			return hob.Result{}, ctx.Err()
 		case <-time.After(time.Duration(60-10*len(c.Arguments)) * time.Millisecond):
 		}
+	case "wait":
+		t.box.wait(1)
+		time.Sleep(20 * time.Millisecond)
+		t.box.wait(-1)
 	case "told":
 		return t.box.told, t.box.fails
 	case "fail":
