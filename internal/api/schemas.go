@@ -304,6 +304,8 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"openai":"sk-0123456789","anthropic":null}`
 	case profileInput:
 		text = `{"endpoint":"https://models.example.com/v1","model":"llama3","facts":{"window":8192}}`
+	case toolTestInput:
+		text = `{"arguments":{"timezone":"Europe/Paris"}}`
 	case releaseInput:
 		text = `{"all":true}`
 	}
