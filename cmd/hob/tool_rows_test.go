@@ -152,6 +152,21 @@ func (s *rowStage) turn(agent hob.AgentID, session hob.SessionID) (hob.RunResult
 	return r, s.model.Requests()[before:]
 }
 
+// warned are the texts of a run's warnings.
+func (s *rowStage) warned(run hob.RunID) string {
+	s.t.Helper()
+	var texts []string
+	for e, err := range s.c.Events(s.t.Context(), run, 0) {
+		s.must(err)
+		if e.Type == hob.EventWarning {
+			var w hob.WarningEvent
+			s.must(json.Unmarshal(e.Data, &w))
+			texts = append(texts, w.Message)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
 // offeredBy are the names of the tools in a request to the model; "no tools key" where it has none.
 func offeredBy(t *testing.T, p fakeai.Parsed) string {
 	t.Helper()
@@ -187,16 +202,17 @@ func TestToolRows_WhatIsNotOfferedIsNotCarriedOut(t *testing.T) {
 			agent   hob.AgentID
 			calls   string // what the model names
 			offered string
+			warned  string
 		}{
-			{"nothing assigned", s.agent(nil), "victim", "no tools key"},
-			{"not assigned", s.agent(nil, "other"), "victim", "other"},
-			{"switched off", s.agent(nil, "other", "off"), "off", "other"},
-			{"all switched off", s.agent(nil, "off", "http_request"), "off", "no tools key"},
-			{"builtin switched off", s.agent(nil, "other", "http_request"), "http_request", "other"},
-			{"empty tool_ids", s.agent(&[]string{}, "other", "victim"), "victim", "no tools key"},
-			{"assigned, but outside tool_ids", s.agent(list(string(other.ID)), "other", "victim"), "victim", "other"},
-			{"in tool_ids, but switched off", s.agent(list(string(off.ID), string(other.ID), "http_request")), "off", "other"},
-			{"in tool_ids, but deleted", lost, "gone", "other"},
+			{"nothing assigned", s.agent(nil), "victim", "no tools key", ""},
+			{"not assigned", s.agent(nil, "other"), "victim", "other", ""},
+			{"switched off", s.agent(nil, "other", "off"), "off", "other", `"off" is not loaded: it is switched off`},
+			{"all switched off", s.agent(nil, "off", "http_request"), "off", "no tools key", `"http_request" is not loaded: it is switched off`},
+			{"builtin switched off", s.agent(nil, "other", "http_request"), "http_request", "other", `"http_request" is not loaded: it is switched off`},
+			{"empty tool_ids", s.agent(&[]string{}, "other", "victim"), "victim", "no tools key", ""},
+			{"assigned, but outside tool_ids", s.agent(list(string(other.ID)), "other", "victim"), "victim", "other", ""},
+			{"in tool_ids, but switched off", s.agent(list(string(off.ID), string(other.ID), "http_request")), "off", "other", `"off" is not loaded: it is switched off`},
+			{"in tool_ids, but deleted", lost, "gone", "other", `"` + string(gone.ID) + `" is not loaded: it no longer exists`},
 		} {
 			s.calling(tt.calls)
 			r, asked := s.turn(tt.agent, "")
@@ -210,6 +226,9 @@ func TestToolRows_WhatIsNotOfferedIsNotCarriedOut(t *testing.T) {
 			}
 			if got := s.reached(); len(got) != 0 {
 				s.t.Errorf("%s: run %s reached %q", tt.name, r.RunID, got)
+			}
+			if got := s.warned(r.RunID); !strings.Contains(got, tt.warned) || (got == "") != (tt.warned == "") {
+				s.t.Errorf("%s: the run warns %q, want %q", tt.name, got, tt.warned)
 			}
 		}
 		if a, err := s.c.Agent(s.t.Context(), lost); err != nil || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], string(gone.ID)) {
