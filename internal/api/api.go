@@ -22,13 +22,16 @@ import (
 type Limits struct {
 	Body     int64         // bytes of a request's body
 	BigBody  int64         // bytes of a body of run and session-seeding routes
+	Upload   int64         // bytes of an uploaded file
 	Streams  int           // open event streams of the whole server; more are refused with Unavailable
 	PerKey   int           // open event streams of one user or API key; service keys are bounded by Streams alone
 	Rate     Rate          // requests of one user or API key
 	Service  Rate          // requests of one service key
 	BadKeys  Rate          // requests with unknown keys from one address
 	Off      bool          // no rates and no PerKey; Streams and the sizes stay
-	BodyTime time.Duration // a request's body must have come within this
+	BodyTime time.Duration // a request's body must have come within this; an upload must not stand still for it
+	// UploadTime is how long an upload may take as a whole.
+	UploadTime time.Duration
 	// WriteTime is how long a reader may leave one piece of an answer unread before its connection is cut.
 	WriteTime time.Duration
 	KeepAlive time.Duration // silence on a stream before a comment is sent
@@ -45,9 +48,9 @@ type Rate struct {
 // DefaultLimits are the documented limits.
 func DefaultLimits() Limits {
 	return Limits{
-		Body: 1 << 20, BigBody: 8 << 20, Streams: 10_000, PerKey: 50,
+		Body: 1 << 20, BigBody: 8 << 20, Upload: hob.MaxFileSize, Streams: 10_000, PerKey: 50,
 		Rate: Rate{50, 100}, Service: Rate{1000, 2000}, BadKeys: Rate{20, 200},
-		BodyTime: 30 * time.Second, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second,
+		BodyTime: 30 * time.Second, UploadTime: 30 * time.Minute, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second,
 		TakeOver: 100 * time.Millisecond, Recheck: 2 * time.Second,
 	}
 }
@@ -57,6 +60,8 @@ func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
 	fill(&l.Body, d.Body)
 	fill(&l.BigBody, d.BigBody)
+	fill(&l.Upload, d.Upload)
+	fill(&l.UploadTime, d.UploadTime)
 	fill(&l.Streams, d.Streams)
 	fill(&l.PerKey, d.PerKey)
 	fill(&l.Rate, d.Rate)
@@ -113,6 +118,8 @@ type Config struct {
 	CheckFacts func(json.RawMessage) error
 	// Facts is a zero value of the type that such facts have, for the description of the API; nil = any object.
 	Facts any
+	// Files is behind the routes of object storage, which answer Unavailable without.
+	Files Files
 	// Ready says whether the parts behind the API work.
 	Ready func(ctx context.Context) error
 	// Metrics gives further counters for /metrics, by their full names, behind which labels may stand: name{label="value"}.

@@ -5,8 +5,8 @@ import "net/http"
 // The answer to browsers of other origins.
 const (
 	corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Authorization, apikey, X-Requested-With, " + idempotencyHeader + ", Last-Event-ID"
-	corsExpose  = "X-Request-Id, Retry-After, " + replayedHeader
+	corsHeaders = "Content-Type, Authorization, apikey, X-Requested-With, " + idempotencyHeader + ", Last-Event-ID, Range, X-Client-Info, " + upsertHeader
+	corsExpose  = "X-Request-Id, Retry-After, " + replayedHeader + ", ETag, Content-Range, Content-Disposition"
 	corsMaxAge  = "600"
 )
 

@@ -66,7 +66,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.LogAttrs(r.Context(), slog.LevelError, "a request went wrong",
 			slog.String("request_id", id), slog.String("method", shortMethod(r.Method)), slog.String("route", r.Pattern),
 			slog.String("error", err.Error()))
-		s.write(w, http.StatusInternalServerError, internalBody(id))
+		s.write(w, http.StatusInternalServerError, internalAt(r.URL.Path, id))
 		return
 	}
 	h := w.Header()
@@ -87,7 +87,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if code == "" {
 		code = string(e.Kind)
 	}
-	body, err := marshal(errorAnswer{Error: e.Message, Message: e.Message, Code: code, Details: e.Details, Fields: e.Details[fieldsDetail]})
+	answer := errorAnswer{Error: e.Message, Message: e.Message, Code: code, Details: e.Details, Fields: e.Details[fieldsDetail]}
+	body, err := marshal(faultFor(r.URL.Path, status, e, answer))
 	if err != nil {
 		body = internalBody(id)
 	}

@@ -112,6 +112,7 @@ func (s *server) describe() ([]byte, error) {
 			{tagKeys, "Who may call this API, and for what"},
 			{tagSettings, "What a workspace changes while the server runs"},
 			{tagModels, "How a workspace reaches models: keys, endpoints of its own, what is known of a model"},
+			{tagStorage, "Files of a workspace, in buckets; addresses and bodies as clients of Supabase Storage know them"},
 			{tagUsage, "What was used, and what it cost"},
 			{tagServer, "The server itself"},
 		},
@@ -141,11 +142,12 @@ func (s *server) describe() ([]byte, error) {
 }
 
 func (p *paths) add(rt route, op operation) {
-	if p.byPath[rt.path] == nil {
-		p.byPath[rt.path] = map[string]operation{}
-		p.order = append(p.order, rt.path)
+	path := strings.ReplaceAll(rt.path, "...}", "}")
+	if p.byPath[path] == nil {
+		p.byPath[path] = map[string]operation{}
+		p.order = append(p.order, path)
 	}
-	p.byPath[rt.path][strings.ToLower(rt.method)] = op
+	p.byPath[path][strings.ToLower(rt.method)] = op
 }
 
 // MarshalJSON writes the paths as an object.
@@ -179,8 +181,14 @@ func (t schemas) operation(rt route) (operation, error) {
 		}
 		op.RequestBody = &requestBody{Required: !rt.bodyless, Content: map[string]media{jsonType: {s, exampleOf(rt)}}}
 	}
+	anyBytes := map[string]media{"*/*": {Schema: &jsonschema.Schema{Type: "string", Format: "binary"}}}
+	if rt.upload {
+		op.RequestBody = &requestBody{Required: false, Content: anyBytes}
+	}
 	ok := response{Description: http.StatusText(rt.status)}
 	switch {
+	case rt.download:
+		ok.Content = anyBytes
 	case rt.stream:
 		op.Description = aboutEvents
 		ok.Content = map[string]media{eventsType: {Schema: &jsonschema.Schema{Ref: "#/components/schemas/" + eventsSchema}}}
@@ -195,7 +203,11 @@ func (t schemas) operation(rt route) (operation, error) {
 	if rt.also != 0 {
 		op.Responses[strconv.Itoa(rt.also)] = response{http.StatusText(rt.also), ok.Content}
 	}
-	fault, err := t.ref(errorAnswer{})
+	var faulty any = errorAnswer{}
+	if rt.tag == tagStorage {
+		faulty = storageFault{}
+	}
+	fault, err := t.ref(faulty)
 	if err != nil {
 		return op, err
 	}
@@ -245,6 +257,10 @@ func aboutPart(rt route, name string) string {
 		return "the key's id, a UUID"
 	case "key":
 		return "the setting's key, as in CUSTOM_TOOL_TIMEOUT"
+	case "bucket":
+		return "the bucket's id"
+	case "path":
+		return "the object's name, with its slashes"
 	case "provider":
 		return "openai, anthropic, google, openrouter, or the name of an endpoint of your own"
 	}
@@ -258,7 +274,7 @@ func parameters(rt route) []parameter {
 	var list []parameter
 	for _, part := range strings.Split(rt.path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
-			name = strings.TrimSuffix(name, "}")
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
 			list = append(list, parameter{
 				Name: name, In: "path", Required: true, Description: aboutPart(rt, name), Schema: map[string]any{"type": "string"},
 			})

@@ -38,6 +38,7 @@ func TestOpenAPI_IsTheRouteTable(t *testing.T) {
 		if rt.Path == "/{$}" || strings.HasPrefix(rt.Path, "/docs") {
 			continue
 		}
+		rt.Path = strings.ReplaceAll(rt.Path, "...}", "}")
 		op, ok := doc.Paths[rt.Path][strings.ToLower(rt.Method)]
 		if !ok {
 			t.Errorf("%s %s is not described", rt.Method, rt.Path)
@@ -103,6 +104,8 @@ func TestOpenAPI_AnswersFitTheirSchemas(t *testing.T) {
 		"/api/ai-provider-keys": "ProviderKeyList", "/api/ai-provider-keys/platform_supported": "ProvidersAnswer",
 		"/api/provider-profiles": "ProfileList", "/api/usage?group_by=model": "UsageAnswer",
 		"/api/keys/{key_id}": "Key", "/api/nothing": "ErrorAnswer",
+		"/storage/v1/bucket": "BucketList", "/storage/v1/bucket/{bucket}": "Bucket", "/storage/v1/object/info/{bucket}/{path}": "ObjectRow",
+		"/storage/v1/bucket/absent": "StorageFault",
 	} {
 		r := w.do(ask{"GET", s.fill(path), w.service, "", nil})
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(r.body)))
@@ -196,7 +199,10 @@ func requestBodies(t *testing.T, w *world) (map[string]requestBody, map[string]j
 	for path, operations := range doc.Paths {
 		for method, op := range operations {
 			if op.RequestBody != nil {
-				content := op.RequestBody.Content["application/json"]
+				content, ok := op.RequestBody.Content["application/json"]
+				if !ok {
+					continue // an upload
+				}
 				bodies[strings.ToUpper(method)+" "+path] = requestBody{
 					op.RequestBody.Required, strings.TrimPrefix(content.Schema.Ref, "#/components/schemas/"), content.Example,
 				}

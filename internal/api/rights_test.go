@@ -19,10 +19,11 @@ func callers() []string {
 	return []string{"service", "admin", "configure", "run", "read", "approve", "bound", "owner", "other", "anonymous", "revoked", "expired"}
 }
 
-// The statuses of a row, one letter each: + success, f 403, n 404, u 401, b 400 (allowed as far as the body).
+// The statuses of a row, one letter each: + success, f 403, n 404, u 401, c 409, b 400 (allowed as far as the body).
 // "owner" is the user whose session and run the paths name; "bound" is an admin key of another agent.
 func matrix() map[string]string {
 	const open, service, settings = "++++++++++++", "++ffffnffuuu", "+++fffnffuuu"
+	const bytes = "++ff+fnnnuuu"
 	const whole = "++fffffffuuu" // of the whole workspace: not for a bound key
 	return map[string]string{
 		"GET /health":           open,
@@ -38,6 +39,27 @@ func matrix() map[string]string {
 		"GET /{$}":              open,
 		"GET /metrics":          open, // of this machine; from elsewhere see TestMetrics_NeedAnAdminFromElsewhere
 		"GET /api/me":           "+++++++++uuu",
+
+		// Buckets are the workspace's: users and bound keys see none, but for public and signed addresses.
+		"GET /storage/v1/bucket":                                  "++ff+f+++uuu",
+		"POST /storage/v1/bucket":                                 settings,
+		"GET /storage/v1/bucket/{bucket}":                         bytes,
+		"PUT /storage/v1/bucket/{bucket}":                         settings,
+		"DELETE /storage/v1/bucket/{bucket}":                      "cccfffnffuuu", // it is not empty
+		"POST /storage/v1/bucket/{bucket}/empty":                  settings,
+		"POST /storage/v1/object/{bucket}/{path...}":              settings,
+		"PUT /storage/v1/object/{bucket}/{path...}":               settings,
+		"GET /storage/v1/object/{bucket}/{path...}":               bytes,
+		"DELETE /storage/v1/object/{bucket}/{path...}":            settings,
+		"GET /storage/v1/object/authenticated/{bucket}/{path...}": bytes,
+		"GET /storage/v1/object/public/{bucket}/{path...}":        open,
+		"GET /storage/v1/object/sign/{bucket}/{path...}":          open,
+		"POST /storage/v1/object/sign/{bucket}/{path...}":         bytes,
+		"GET /storage/v1/object/info/{bucket}/{path...}":          bytes,
+		"POST /storage/v1/object/list/{bucket}":                   bytes,
+		"DELETE /storage/v1/object/{bucket}":                      settings,
+		"POST /storage/v1/object/copy":                            settings,
+		"POST /storage/v1/object/move":                            settings,
 
 		"GET /api/agents":                                                "++ff+f+++uuu",
 		"POST /api/agents":                                               "+++ffffffuuu",
@@ -99,6 +121,8 @@ func matrix() map[string]string {
 // scene is what the paths of a request name.
 type scene struct {
 	agent, session, run, tool, assignment, key string
+	token                                      string // of a signed link, as a query
+	fresh                                      string // an object that is not there, for an upload
 }
 
 func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
@@ -129,6 +153,10 @@ func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
 		row := matrix()[r.Method+" "+r.Path]
 		for i, caller := range callers() {
 			t.Run(fmt.Sprintf("%s %s as %s", r.Method, r.Path, caller), func(t *testing.T) {
+				s.fresh = ""
+				if r.Method == http.MethodPost {
+					s.fresh = hob.RandomHex(8)
+				}
 				got := w.do(ask{method: r.Method, path: s.fill(r.Path) + s.query(r.Method, r.Path), key: keys[caller], body: s.body(r.Method, r.Path)})
 				if want := row[i]; !slices.Contains(statuses(want), got.status) {
 					t.Errorf("status %d, want %c: %.300s", got.status, want, got.body)
@@ -151,6 +179,8 @@ func statuses(letter byte) []int {
 		return []int{http.StatusNotFound}
 	case 'u':
 		return []int{http.StatusUnauthorized}
+	case 'c':
+		return []int{http.StatusConflict}
 	}
 	return nil
 }
@@ -189,10 +219,18 @@ func (w *world) scene(owner string) scene {
 	if r := w.do(ask{"PUT", "/api/provider-profiles", w.service, s.body("PUT", "/api/provider-profiles"), nil}); r.status != http.StatusOK {
 		w.t.Fatalf("keep a profile: %d %s", r.status, r.body)
 	}
+	s.token = w.storageScene()
 	return s
 }
 
 func (s scene) fill(path string) string {
+	if name, ok := strings.CutPrefix(path, "/storage/v1/"); ok {
+		object := "2026/june.txt"
+		if strings.HasPrefix(name, "object/{bucket}/{path...}") && s.fresh != "" {
+			object = s.fresh
+		}
+		return strings.NewReplacer("{bucket}", storageBucket, "{path...}", object, "{path}", object).Replace(path)
+	}
 	id := s.agent
 	if strings.HasPrefix(path, "/api/tools") {
 		id = s.tool
@@ -206,6 +244,9 @@ func (s scene) fill(path string) string {
 
 // query are the parameters that the route needs.
 func (s scene) query(method, path string) string {
+	if method+" "+path == "GET /storage/v1/object/sign/{bucket}/{path...}" {
+		return s.token
+	}
 	if method+" "+path == "DELETE /api/provider-profiles" {
 		return "?endpoint=https://x.example/v1&model=m"
 	}
@@ -215,6 +256,14 @@ func (s scene) query(method, path string) string {
 // body is a body that the route takes.
 func (s scene) body(method, path string) string {
 	switch method + " " + path {
+	case "POST /storage/v1/bucket":
+		return `{"id":"b_` + hob.RandomHex(8) + `"}`
+	case "PUT /storage/v1/bucket/{bucket}":
+		return `{"public":true}`
+	case "DELETE /storage/v1/object/{bucket}":
+		return `{"prefixes":["2026/old.txt"]}`
+	case "POST /storage/v1/object/copy", "POST /storage/v1/object/move":
+		return `{"bucketId":"` + storageBucket + `","sourceKey":"2026/june.txt","destinationKey":"` + hob.RandomHex(8) + `"}`
 	case "POST /api/agents", "PATCH /api/agents/{id}", "POST /api/keys":
 		return `{"name":"x"}`
 	case "POST /api/agents/{id}/tools":

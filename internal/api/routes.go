@@ -17,6 +17,8 @@ type route struct {
 	local        bool        // needs none on this machine
 	bigBody      bool        // Limits.BigBody instead of Limits.Body
 	stream       bool        // answers with events
+	upload       bool        // takes any bytes as its body
+	download     bool        // answers with a file
 
 	tag, summary string
 	in           any   // the body's type, nil for none
@@ -129,6 +131,7 @@ func routes() []route {
 		{method: get, path: "/docs/docs.css", handle: servePage("docs.css"), open: true, status: 200},
 		{method: get, path: "/{$}", handle: serveIndex, open: true, status: 200},
 	}
+	list = append(list, storageRoutes()...)
 	for i := range list {
 		if list[i].in != nil {
 			list[i].fields = fieldsOf(reflect.TypeOf(list[i].in), nil)

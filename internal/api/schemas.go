@@ -108,6 +108,13 @@ func mark(s *jsonschema.Schema) {
 // shape tells of a body what its Go type cannot: the forms of what is decoded by hand, and ranges.
 func shape(name string, s *jsonschema.Schema) error {
 	switch p := s.Properties; name {
+	case "BucketInput", "BucketChange":
+		p["file_size_limit"].Types = []string{"null", "integer", "string"}
+		listOrNull(p["allowed_mime_types"])
+	case "Bucket":
+		listOrNull(p["allowed_mime_types"])
+	case "BucketList":
+		listOrNull(s.Items.Properties["allowed_mime_types"])
 	case "RunInput":
 		describeMessage(p["message"])
 		p["tools"].Types = []string{"null", "boolean"}
@@ -286,6 +293,21 @@ func exampleOf(rt route) json.RawMessage {
 		if rt.method == http.MethodPut {
 			text = `{"description":"Tells today's weather of a city"}`
 		}
+	case bucketInput:
+		text = `{"id":"invoices","allowed_mime_types":["application/pdf","image/*"]}`
+	case bucketChange:
+		text = `{"public":false,"file_size_limit":20971520}`
+	case listInput:
+		text = `{"prefix":"2026/","limit":100,"sortBy":{"column":"name","order":"asc"}}`
+	case prefixesInput:
+		text = `{"prefixes":["2026/old.txt"]}`
+	case moveInput:
+		text = `{"bucketId":"reports","sourceKey":"2026/june.txt","destinationKey":"2026/june-copy.txt"}`
+		if strings.HasSuffix(rt.path, "move") {
+			text = `{"bucketId":"reports","sourceKey":"2026/draft.txt","destinationKey":"2026/final.txt"}`
+		}
+	case signInput:
+		text = `{"expiresIn":3600}`
 	case approveInput:
 		text = `{"approved":true}`
 	case keyInput:

@@ -25,6 +25,7 @@ import (
 	"hob/internal/provider"
 	"hob/internal/seal"
 	"hob/internal/settings"
+	"hob/internal/storage"
 	"hob/internal/store"
 )
 
@@ -34,14 +35,17 @@ const jwtSecret = "a secret of at least thirty-two bytes"
 
 // world is a whole server over loopback: real store, real engine, a model that plays fixed deltas.
 type world struct {
-	t       *testing.T
-	store   *store.DB
-	engine  *engine.Engine
-	handler http.Handler
-	server  *httptest.Server
-	service string // a service key's secret
-	log     *logBook
-	model   *player
+	t     *testing.T
+	store *store.DB
+	files *storage.Files
+	// filesDir is the folder of the files' bytes.
+	filesDir string
+	engine   *engine.Engine
+	handler  http.Handler
+	server   *httptest.Server
+	service  string // a service key's secret
+	log      *logBook
+	model    *player
 }
 
 // begin starts a server on SQLite. change, where not nil, adjusts its configuration.
@@ -62,6 +66,8 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 	if w.store, err = store.Open(t.Context(), store.Config{DSN: dsn, Dir: dir, Box: box}); err != nil {
 		t.Fatal(err)
 	}
+	w.filesDir = filepath.Join(dir, "files")
+	w.files = newFiles(t, w.store, w.filesDir)
 	options, err := settings.New(settings.Config{Store: w.store})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +82,7 @@ func beginOn(t *testing.T, dsn string, change func(*api.Config)) *world {
 		DefaultModel: func(context.Context, hob.WorkspaceID) (string, string) {
 			return "scripted/demo", "no model is connected; set OPENAI_API_KEY"
 		},
-		Settings: options, Providers: providers, ValidateKey: validateKey, Facts: provider.Facts{},
+		Files: w.files, Settings: options, Providers: providers, ValidateKey: validateKey, Facts: provider.Facts{},
 		CORSOrigins: []string{"https://app.example.com"},
 		Limits:      api.Limits{Recheck: 50 * time.Millisecond},
 	}

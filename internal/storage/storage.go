@@ -249,14 +249,13 @@ func (m *meter) over(n int64) error {
 
 // begin reads the beginning, finds the content type where none is given, and asks whether the bucket takes it.
 func (m *meter) begin(contentType string) (string, error) {
-	head := make([]byte, sniffed)
-	n, err := io.ReadFull(m.from, head)
-	m.head = head[:n]
-	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		m.ended = true
-	case err != nil:
-		return "", err
+	m.head = make([]byte, 0, sniffed)
+	for len(m.head) < sniffed && !m.ended {
+		n, err := m.from.Read(m.head[len(m.head):sniffed])
+		m.head = m.head[:len(m.head)+n]
+		if m.ended = errors.Is(err, io.EOF); err != nil && !m.ended {
+			return "", err
+		}
 	}
 	if strings.TrimSpace(contentType) == "" {
 		contentType = http.DetectContentType(m.head)
