@@ -12,9 +12,9 @@ const maxToolIDs = 128
 
 // checkToolIDs gives a list of tools as it is kept: each once, nil for null. Names and ids that are no tool's are refused
 // when they are written; what becomes of a tool later is another matter, see lostTools.
-func (c *call) checkToolIDs(ids []string) (*[]string, error) {
+func (c *call) checkToolIDs(ids []string) (list *[]string, err error) {
 	if ids == nil {
-		return nil, nil
+		return list, nil
 	}
 	custom, err := c.s.Store.Tools(c.Context(), c.by)
 	if err != nil {

@@ -109,7 +109,7 @@ func listTools(c *call) error {
 	if err != nil {
 		return err
 	}
-	builtin := c.s.Config.Builtins()
+	builtin := c.s.Builtins()
 	answer := toolList{Tools: make([]toolAnswer, 0, len(builtin)+len(custom))}
 	for _, t := range builtin {
 		answer.Tools = append(answer.Tools, c.builtinAnswer(t, changeOf(changes, t.Name), nil))

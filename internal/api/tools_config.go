@@ -61,7 +61,7 @@ func (in toolInput) config(kind hob.ToolKind, old hob.ToolConfig) hob.ToolConfig
 	} else {
 		in.Config.onto(&out)
 	}
-	in.endpointInput.onto(&out)
+	in.onto(&out)
 	if out.Method == "" && kind == hob.HTTPTool {
 		out.Method = http.MethodPost
 	}

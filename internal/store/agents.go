@@ -29,9 +29,9 @@ func scanAgent(r row) (a hob.Agent, err error) {
 }
 
 // toolIDs is an agent's list as it is kept: NULL where there is none, which is not the same as an empty one.
-func toolIDs(a hob.Agent) (any, error) {
+func toolIDs(a hob.Agent) (column any, err error) {
 	if a.ToolIDs == nil {
-		return nil, nil
+		return column, nil
 	}
 	list := *a.ToolIDs
 	if list == nil {
