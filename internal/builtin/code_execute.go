@@ -101,6 +101,7 @@ func init() {
 				o.spec.Description += "\n- Only " + strings.Join(languages, " and ") + " is allowed here."
 			}
 			o.spec.Timeout = codeWait + maxCodeTimeout*time.Second + codeStoreTime + callGrace
+			o.spec.Vouched = o.set.deps.CodeService.BaseURL != "" // whose answer is passed on
 			return &codeExecute{set: o.set, spec: o.spec, languages: languages, most: o.numbers.MaxResult}, ""
 		},
 	})
