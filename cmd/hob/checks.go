@@ -116,10 +116,14 @@ func (r *report) checkProject(ctx context.Context) {
 		}
 		db, err = agentsql.OpenSQLite(path, agentsql.Options{})
 	default:
-		db, err = openPostgresProject(ctx, r.config)
+		db, err = openPostgresProject(ctx, r.config, nil) // Check tells what is allowed
 	}
 	if err != nil {
-		r.add(check, bad, err.Error(), "")
+		fix := ""
+		if e := (*agentsql.Error)(nil); errors.As(err, &e) && e.Kind == agentsql.Powerful {
+			fix = agentsql.FixPowerful
+		}
+		r.add(check, bad, err.Error(), fix)
 		return
 	}
 	defer func() { _ = db.Close() }() // it was only asked

@@ -34,7 +34,7 @@ type parts struct {
 	box         *seal.Box
 	guard       *egress.Guard
 	store       *store.DB
-	database    agentsql.DB // nil = database_query is off
+	database    agentsql.DB // nil = the database tools are off
 	databaseOff string      // and why
 	settings    *settings.Set
 	files       *storage.Files
@@ -109,18 +109,29 @@ func (p *parts) openGuard(c config.Config, log *slog.Logger) (*egress.Guard, err
 
 // openDatabase opens what agents query. A fault turns the tool off and says why: the server is of use without it.
 func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Logger) {
-	db, err := openProject(ctx, c)
+	db, err := openProject(ctx, c, func(text string) {
+		log.Warn("agents' database tools are on although "+text, slog.String("allowed_by", "--allow-powerful-role"))
+	})
 	if err != nil {
-		p.databaseOff = "the project database cannot be used; the operator finds the reason with: hob doctor"
-		log.Warn("database_query is off", slog.String("error", err.Error()))
+		p.databaseOff = offBecause(err)
+		log.Warn("the database tools are off", slog.String("error", err.Error()))
 		return
 	}
 	p.database = db
 }
 
+// offBecause is why the database tools are off, for whoever uses the API.
+func offBecause(err error) string {
+	var e *agentsql.Error
+	if errors.As(err, &e) && e.Kind == agentsql.Powerful {
+		return "the user of the project database is a superuser; the operator gives it another user, or allows this one with --allow-powerful-role"
+	}
+	return "the project database cannot be used; the operator finds the reason with: hob doctor"
+}
+
 // openProject opens the project database. In the data folder a sample is made where there is none; on Postgres the sample
 // is a schema, made only where the operator named no database of their own.
-func openProject(ctx context.Context, c config.Config) (agentsql.DB, error) {
+func openProject(ctx context.Context, c config.Config, warn func(string)) (agentsql.DB, error) {
 	if c.Database == "" && c.ProjectDatabase == "" {
 		path := filepath.Join(c.Data, projectFile)
 		if err := agentsql.SeedSQLite(path); err != nil {
@@ -133,10 +144,10 @@ func openProject(ctx context.Context, c config.Config) (agentsql.DB, error) {
 			return nil, err
 		}
 	}
-	return openPostgresProject(ctx, c)
+	return openPostgresProject(ctx, c, warn)
 }
 
-func openPostgresProject(ctx context.Context, c config.Config) (agentsql.DB, error) {
+func openPostgresProject(ctx context.Context, c config.Config, warn func(string)) (agentsql.DB, error) {
 	url := c.ProjectDatabase
 	if url == "" {
 		url = c.Database
@@ -145,7 +156,7 @@ func openPostgresProject(ctx context.Context, c config.Config) (agentsql.DB, err
 	if err != nil {
 		return nil, err
 	}
-	return agentsql.OpenPostgres(ctx, url, agentsql.Options{Secret: secret})
+	return agentsql.OpenPostgres(ctx, url, agentsql.Options{Secret: secret, AllowPowerfulRole: c.AllowPowerfulRole, Warn: warn})
 }
 
 // loginSecret makes the passwords of agents' Postgres logins.

@@ -11,7 +11,14 @@
 // SELECT on the granted tables, read-only transactions that are rolled back,
 // and limits on time, rows, bytes, memory and concurrency.
 //
-// The package is not for Hob's own tables (package store) and not for writing.
+// A change comes as data: a table, a verb, values and conditions. Names are
+// looked up in the grant and the catalogue, values are parameters, and the walls
+// are those of the verbs: an authorizer, or another login with nothing but them.
+// It takes effect once however often it is tried, by a marker in its own
+// transaction.
+//
+// The package is not for Hob's own tables (package store) and never writes SQL
+// of an agent's making.
 // Text scanning in it decides only how a refusal is worded, never whether a
 // statement may run.
 package agentsql
@@ -32,6 +39,19 @@ type DB interface {
 	Describe(ctx context.Context, g Grant) (Description, error)
 	// Query runs one read-only statement under the query's grant and limits.
 	Query(ctx context.Context, q Query) (Rows, error)
+	// DescribeWrites is Describe for a grant to write. Views are Missing: they
+	// cannot be written.
+	DescribeWrites(ctx context.Context, g WriteGrant) (Description, error)
+	// Write carries out one change under its grant and limits, all of it or
+	// nothing, and at most once per Write.Key: a second try with the key gives
+	// the first one's outcome.
+	Write(ctx context.Context, w Write) (Written, error)
+	// Preview tells what a write would change, by a transaction that is rolled
+	// back. Its errors are those of Write.
+	Preview(ctx context.Context, w Write) (Preview, error)
+	// SideEffects tells an operator what changes under a grant do beyond it: by
+	// foreign keys' actions, triggers and rules.
+	SideEffects(ctx context.Context, g WriteGrant) ([]string, error)
 	// Check reports what an operator should know: powers a role has beyond its
 	// need, caps that could not be set, why the database cannot be used.
 	Check(ctx context.Context) []Finding
@@ -158,6 +178,9 @@ type Column struct {
 	NotNull    bool
 	// Default is the expression as the engine writes it, empty when none.
 	Default string
+	// Auto columns are numbered by the database: serial, identity, SQLite's
+	// rowid. Computed ones cannot be written.
+	Auto, Computed bool
 	// References is the foreign key's target, "table.column" or
 	// "schema.table.column"; empty when there is none or when the target's
 	// table is not granted.
@@ -191,9 +214,12 @@ type Options struct {
 	// SQLite does not use it.
 	Secret []byte
 	// AllowPowerfulRole keeps the tool on although an agent's login can do
-	// more than it should (superuser, owner, member of other roles). Check
-	// reports the fact as a fault all the same.
+	// more than it should (superuser, owner, member of other roles), or the
+	// database's user is a superuser. Check reports the fact as a fault all the
+	// same.
 	AllowPowerfulRole bool
+	// Warn is told what AllowPowerfulRole lets pass at the opening; nil: nobody.
+	Warn func(text string)
 }
 
 // MinSecret is the smallest Options.Secret.

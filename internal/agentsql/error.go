@@ -14,6 +14,10 @@ const (
 	Busy        Kind = "busy"        // too many statements run already
 	Unavailable Kind = "unavailable" // the database cannot be used
 	Failed      Kind = "failed"      // the statement failed while running (division by zero …)
+	// Powerful: the database's user can do more than it should.
+	Powerful Kind = "powerful_role"
+	// OutcomeUnknown: a change's commit was sent and its answer was lost.
+	OutcomeUnknown Kind = "outcome_unknown"
 )
 
 // Messages of the wire contract.

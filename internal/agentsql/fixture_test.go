@@ -137,16 +137,16 @@ func postgresEngine(t testing.TB) engine {
 		name: "postgres", db: db, where: where,
 		grant: agentsql.Grant{"hob_demo": {"products", "orders", "order_items", "order_totals", "moods"}},
 		forbidden: []string{
-			secret, "@example.com", u.Host, "127.0.0.1", "postgres", "hob_agent_", "hob_check_", "hob_test_", "private",
+			secret, "@example.com", u.Host, "127.0.0.1", "postgres", "hob_agent_", "hob_check_", "hob_write_", "hob_test_", "private",
 		},
 	}
 }
 
-// openPostgres opens the database as agents get it; the logins it made are
-// dropped with the test.
+// openPostgres opens the database as agents get it, by the cluster's superuser;
+// the logins it made are dropped with the test.
 func openPostgres(t testing.TB, where string) agentsql.DB {
 	t.Helper()
-	db, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: agentSecret()})
+	db, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: agentSecret(), AllowPowerfulRole: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +155,36 @@ func openPostgres(t testing.TB, where string) agentsql.DB {
 		dropLogins(t, where)
 	})
 	return db
+}
+
+// maker is the database's URL for a user that may make the agents' logins and no
+// more: it has CREATEROLE and owns the database and what is in it.
+func maker(t testing.TB, where string) string {
+	t.Helper()
+	u, err := url.Parse(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "maker_" + strings.TrimPrefix(strings.Trim(u.Path, "/"), "hob_test_")
+	writePostgres(t, where, strings.ReplaceAll(`CREATE ROLE NAME LOGIN CREATEROLE;
+		DO $$ DECLARE c record; BEGIN
+			EXECUTE format('ALTER DATABASE %I OWNER TO NAME', current_database());
+			FOR c IN SELECT n.nspname, r.relname, r.relkind FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+				WHERE n.nspname IN ('public', 'private', 'hob_demo') AND (r.relkind IN ('r', 'p', 'v', 'm')
+				OR r.relkind = 'S' AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = r.oid AND d.deptype IN ('a', 'i'))) LOOP
+				EXECUTE format('ALTER TABLE %I.%I OWNER TO NAME', c.nspname, c.relname);
+			END LOOP;
+			FOR c IN SELECT nspname FROM pg_namespace WHERE nspname IN ('public', 'private', 'hob_demo') LOOP
+				EXECUTE format('ALTER SCHEMA %I OWNER TO NAME', c.nspname);
+			END LOOP;
+		END $$`, "NAME", name))
+	t.Cleanup(func() {
+		dropLogins(t, where)
+		writePostgres(t, where, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO postgres', current_database()); END $$; REASSIGN OWNED BY "+
+			name+" TO postgres; DROP OWNED BY "+name+"; DROP ROLE "+name)
+	})
+	u.User = url.User(name)
+	return u.String()
 }
 
 func closeDB(t testing.TB, db agentsql.DB) {
@@ -181,7 +211,7 @@ func dropLogins(t testing.TB, where string) {
 	t.Helper()
 	writePostgres(t, where, `DO $$ DECLARE r text; BEGIN
 		FOR r IN SELECT DISTINCT a.rolname FROM pg_roles a JOIN pg_shdepend d ON d.refobjid = a.oid
-			WHERE a.rolname ~ '^hob_(agent|check)_' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+			WHERE a.rolname ~ '^hob_(agent|check|write)_' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 			AND (d.dbid <> 0 OR d.objid = (SELECT oid FROM pg_database WHERE datname = current_database())) LOOP
 			EXECUTE 'REASSIGN OWNED BY ' || r || ' TO CURRENT_USER';
 			EXECUTE 'DROP OWNED BY ' || r;

@@ -120,7 +120,7 @@ func systemSchema(name string) bool {
 	switch name {
 	case "ai", "auth", "storage", "extensions", "graphql", "graphql_public", "realtime", "vault",
 		"pgsodium", "pgsodium_masks", "supabase_functions", "supabase_migrations",
-		"information_schema", "hob":
+		"information_schema", "hob", markerSchema:
 		return true
 	}
 	return strings.HasPrefix(name, "pg_")

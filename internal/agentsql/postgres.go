@@ -32,12 +32,14 @@ const (
 
 // postgresDB is a DB over a Postgres server.
 //
-// Three kinds of login take part. The maker is the user of the project
+// Four kinds of login take part. The maker is the user of the project
 // database's URL: it makes the others and never sees an agent's text. For each
 // grant there are a reader, which has SELECT on the granted tables and runs the
 // statements, and a checker, which can read no table and only has statements
-// analysed, in transactions that are rolled back. The reader logs in itself:
-// SET ROLE could be undone from inside a SELECT.
+// analysed, in transactions that are rolled back. For each grant to write there
+// is a writer, which has the granted verbs on the granted tables and carries out
+// changes that come as data. Each logs in itself: SET ROLE could be undone from
+// inside a SELECT.
 type postgresDB struct {
 	maker    *pgx.ConnConfig
 	secret   []byte
@@ -62,8 +64,10 @@ type serverFacts struct {
 
 // OpenPostgres returns a DB over the database of url. Its user makes the
 // agents' logins: it needs CREATEROLE and ownership (or the grant option) of
-// what it shall grant. An *Error of kind Unavailable says, for the operator,
-// why the tool has to stay off.
+// what it shall grant, and for changes CREATE on the database. An *Error of kind
+// Unavailable says, for the operator, why the tool has to stay off; one of kind
+// Powerful that the user is a superuser, which Options.AllowPowerfulRole must
+// allow.
 func OpenPostgres(ctx context.Context, url string, o Options) (DB, error) {
 	if len(o.Secret) < MinSecret {
 		return nil, fmt.Errorf("agents' logins: the secret has %d bytes, at least %d are needed", len(o.Secret), MinSecret)
@@ -77,8 +81,23 @@ func OpenPostgres(ctx context.Context, url string, o Options) (DB, error) {
 	if err := d.look(ctx); err != nil {
 		return nil, err
 	}
+	if d.server.superuser && !d.powerful {
+		return nil, errPowerful(config.User)
+	}
+	if d.server.superuser && o.Warn != nil {
+		o.Warn(errPowerful(config.User).Message)
+	}
 	return d, nil
 }
+
+// errPowerful tells of a maker that nothing on the server stops: what is wrong
+// in front of it would be wrong with all data.
+func errPowerful(user string) *Error {
+	return &Error{Kind: Powerful, Message: fmt.Sprintf("the user of the project database, %s, is a superuser", user)}
+}
+
+// FixPowerful tells an operator what to do about an Error of kind Powerful.
+const FixPowerful = "give --project-database a user with CREATEROLE that owns the agents' tables, or allow this one with --allow-powerful-role"
 
 // look finds out what the maker can do and resolves the allow lists.
 func (d *postgresDB) look(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 // the tool off unless Options.AllowPowerfulRole is set.
 func (m maker) powers(ctx context.Context, state loginState) ([]Finding, error) {
 	var found []Finding
-	for _, role := range []string{m.l.reader, m.l.checker} {
+	for _, role := range m.l.roles() {
 		faults, err := m.faults(ctx, role, state)
 		if err != nil {
 			return nil, err
@@ -59,23 +59,39 @@ func (m maker) faults(ctx context.Context, role string, state loginState) ([]Fin
 			fault(fmt.Sprintf("REVOKE %s FROM %s", strings.Join(a.Memberships, ", "), role), "is a member of %s", strings.Join(a.Memberships, ", "))
 		}
 	}
-	granted := []uint32{0}
-	if role == m.l.reader {
-		for oid := range state.tables {
-			granted = append(granted, oid)
-		}
+	meant, err := m.meant(ctx, role, state)
+	if err != nil {
+		return nil, err
 	}
 	// What was granted to the role itself; PUBLIC's grants are no part of it.
 	extra, err := collect[struct{ Name, Privilege string }](ctx, m.tx, `
 		SELECT c.oid::regclass::text, a.privilege_type FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
-		WHERE a.grantee = $1::regrole AND NOT (c.oid = ANY($2) AND a.privilege_type = 'SELECT')
+		WHERE a.grantee = $1::regrole AND NOT (c.oid::text || ' ' || a.privilege_type = ANY($2))
+		UNION ALL
+		SELECT t.attrelid::regclass::text || '.' || t.attname, a.privilege_type FROM pg_attribute t CROSS JOIN LATERAL aclexplode(t.attacl) a
+		WHERE t.attacl IS NOT NULL AND a.grantee = $1::regrole AND NOT (t.attrelid::text || '.' || t.attname || ' ' || a.privilege_type = ANY($2))
 		UNION ALL
 		SELECT p.oid::regprocedure::text, a.privilege_type FROM pg_proc p CROSS JOIN LATERAL aclexplode(p.proacl) a
-		WHERE a.grantee = $1::regrole LIMIT 20`, role, granted)
+		WHERE a.grantee = $1::regrole LIMIT 20`, role, meant)
 	for _, e := range extra {
 		fault(fmt.Sprintf("REVOKE %s ON %s FROM %s", e.Privilege, e.Name, role), "has %s on %s", e.Privilege, e.Name)
 	}
 	return found, err
+}
+
+// meant are the rights that a role has of its makers, as "oid privilege" and
+// "oid.column privilege".
+func (m maker) meant(ctx context.Context, role string, state loginState) ([]string, error) {
+	meant := []string{}
+	switch role {
+	case m.l.reader:
+		for oid := range state.tables {
+			meant = append(meant, fmt.Sprintf("%d SELECT", oid))
+		}
+	case m.l.writer:
+		return m.meantWriter(ctx, state)
+	}
+	return meant, nil
 }
 
 // warnings are what every login of the database can do, and caps the maker may
@@ -85,24 +101,24 @@ func (m maker) warnings(ctx context.Context) ([]Finding, error) {
 	if !m.l.db.server.superuser {
 		found = append(found, Finding{
 			Warning, "agents' logins have no temp_file_limit: only a superuser may set it; a sort may fill the server's disk until its timeout",
-			"ALTER ROLE " + m.l.reader + " SET temp_file_limit = '256MB'",
+			"ALTER ROLE " + m.l.roles()[0] + " SET temp_file_limit = '256MB'",
 		})
 	}
-	temp, err := m.yes(ctx, `SELECT has_database_privilege($1, current_database(), 'TEMP')`, m.l.reader)
+	temp, err := m.yes(ctx, `SELECT has_database_privilege($1, current_database(), 'TEMP')`, m.l.roles()[0])
 	if err != nil {
 		return nil, err
 	}
 	if temp {
 		found = append(found, Finding{
-			Warning, "every login of the database may make temporary tables, agents' too (read-only transactions keep them from it)",
+			Warning, "every login of the database may make temporary tables, agents' too (no statement of theirs can)",
 			"REVOKE TEMPORARY ON DATABASE " + pgx.Identifier{m.l.db.server.database}.Sanitize() + " FROM PUBLIC",
 		})
 	}
 	open, err := collect[string1](ctx, m.tx, `SELECT n.nspname::text FROM pg_namespace n
-		WHERE has_schema_privilege($1, n.oid, 'CREATE') AND n.nspname !~ '^pg_temp'`, m.l.reader)
+		WHERE has_schema_privilege($1, n.oid, 'CREATE') AND n.nspname !~ '^pg_temp'`, m.l.roles()[0])
 	for _, s := range open {
 		found = append(found, Finding{
-			Warning, "every login of the database may make objects in schema " + s.Value + ", agents' too (read-only transactions keep them from it)",
+			Warning, "every login of the database may make objects in schema " + s.Value + ", agents' too (no statement of theirs can)",
 			"REVOKE CREATE ON SCHEMA " + pgx.Identifier{s.Value}.Sanitize() + " FROM PUBLIC",
 		})
 	}
@@ -122,17 +138,11 @@ func (d *postgresDB) Check(ctx context.Context) []Finding {
 	if d.server.version > newestServer {
 		all = append(all, Finding{Warning, fmt.Sprintf("Postgres %d is newer than the versions agents' SQL was made for (%d to %d); statements it analyses differently are refused", d.server.version, oldestServer, newestServer), ""})
 	}
-	d.mu.Lock()
-	var grants []Grant
-	for _, l := range d.logins {
-		grants = append(grants, l.grant)
+	if d.server.superuser {
+		all = append(all, Finding{Fault, errPowerful(d.maker.User).Message, FixPowerful})
 	}
-	d.mu.Unlock()
-	if len(grants) == 0 {
-		grants = []Grant{{}}
-	}
-	for _, g := range grants {
-		state, err := d.newLogin(g).prepare(ctx, rolledBack)
+	for _, l := range d.known() {
+		state, err := l.prepare(ctx, rolledBack)
 		if err != nil {
 			all = append(all, faultOf(err))
 			continue
@@ -143,6 +153,31 @@ func (d *postgresDB) Check(ctx context.Context) []Finding {
 	all = slices.CompactFunc(all, func(a, b Finding) bool { return a.Text == b.Text })
 	if len(all) == 0 {
 		all = append(all, Finding{OK, "agents' SQL: logins of their own with nothing but SELECT on what is granted, read-only transactions", ""})
+	}
+	return append(all, d.checkMarkers(ctx)...)
+}
+
+// known are fresh twins of the logins used so far, or of a reading and a
+// writing one with no table.
+func (d *postgresDB) known() []*login {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []*login
+	reads, writes := false, false
+	for _, l := range d.logins {
+		if l.writer != "" {
+			writes = true
+			all = append(all, d.newWriteLogin(l.writes))
+			continue
+		}
+		reads = true
+		all = append(all, d.newLogin(l.grant))
+	}
+	if !reads {
+		all = append(all, d.newLogin(Grant{}))
+	}
+	if !writes {
+		all = append(all, d.newWriteLogin(WriteGrant{}))
 	}
 	return all
 }

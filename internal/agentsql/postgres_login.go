@@ -28,12 +28,15 @@ const (
 	scramRounds = 4096
 )
 
-// login is a grant's pair of roles and the sessions they keep.
+// login is a grant's roles and the sessions they keep: reader and checker of a
+// grant to read, writer of a grant to write.
 type login struct {
 	db       *postgresDB
 	grant    Grant
 	reader   string
 	checker  string
+	writer   string
+	writes   WriteGrant // the writer's
 	settings map[string]string
 
 	setup   sync.Mutex // one renewal at a time
@@ -94,19 +97,24 @@ func (d *postgresDB) verifier(role string) (string, error) {
 	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", scramRounds, b64(salt), b64(stored[:]), b64(sum(salted, "Server Key"))), nil
 }
 
-// login returns the login of a grant, making or renewing it where needed.
-// unsure asks for a look at the tables as they are now.
+// login returns the login of a grant to read, making or renewing it where
+// needed. unsure asks for a look at the tables as they are now.
 func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, error) {
 	g = g.clean()
+	return d.ready(ctx, "read "+g.key(), unsure, func() *login { return d.newLogin(g) })
+}
+
+// ready returns the login of a key as it should be; fresh makes an unknown one.
+func (d *postgresDB) ready(ctx context.Context, key string, unsure bool, fresh func() *login) (*login, error) {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
 		return nil, unavailable(nil, "The project database is closed")
 	}
-	l := d.logins[g.key()]
+	l := d.logins[key]
 	if l == nil {
-		l = d.newLogin(g)
-		d.logins[g.key()] = l
+		l = fresh()
+		d.logins[key] = l
 	}
 	d.mu.Unlock()
 
@@ -130,10 +138,22 @@ func (d *postgresDB) login(ctx context.Context, g Grant, unsure bool) (*login, e
 
 // newLogin is the login of a grant that is clean; its roles may not exist yet.
 func (d *postgresDB) newLogin(g Grant) *login {
-	l := &login{db: d, grant: g, idle: map[string][]idleSession{}}
+	l := d.emptyLogin(g)
 	l.reader, l.checker = d.roleNames(g)
-	l.settings = sessionSettings(strings.Join(append([]string{"pg_catalog"}, append(quoteAll(g.schemas()), "pg_temp")...), ", "))
 	return l
+}
+
+func (d *postgresDB) emptyLogin(g Grant) *login {
+	path := append([]string{"pg_catalog"}, append(quoteAll(g.schemas()), "pg_temp")...)
+	return &login{db: d, grant: g, idle: map[string][]idleSession{}, settings: sessionSettings(strings.Join(path, ", "))}
+}
+
+// roles are the login's own.
+func (l *login) roles() []string {
+	if l.writer != "" {
+		return []string{l.writer}
+	}
+	return []string{l.reader, l.checker}
 }
 
 func quoteAll(names []string) []string {
@@ -206,7 +226,7 @@ func (m maker) all(ctx context.Context) (state loginState, err error) {
 	if err := m.exec(ctx, "SELECT pg_advisory_xact_lock(7235416720541)"); err != nil {
 		return state, err
 	}
-	for _, role := range []string{m.l.reader, m.l.checker} {
+	for _, role := range m.l.roles() {
 		if err := m.role(ctx, role); err != nil {
 			return state, err
 		}
@@ -214,7 +234,13 @@ func (m maker) all(ctx context.Context) (state loginState, err error) {
 	if state, err = m.tables(ctx); err != nil {
 		return state, err
 	}
-	if err := m.grants(ctx, state); err != nil {
+	needs := m.readNeeds(state)
+	if m.l.writer != "" {
+		if needs, err = m.writeNeeds(ctx, state); err != nil {
+			return state, err
+		}
+	}
+	if err := m.grant(ctx, append(m.commonNeeds(state), needs...)); err != nil {
 		return state, err
 	}
 	state.findings, err = m.powers(ctx, state)
@@ -275,9 +301,9 @@ func (m maker) role(ctx context.Context, role string) error {
 	}
 	if role == m.l.reader {
 		settings = append(settings, "default_transaction_read_only = on")
-		if m.l.db.server.superuser { // nobody else may set it
-			settings = append(settings, "temp_file_limit = '256MB'")
-		}
+	}
+	if role != m.l.checker && m.l.db.server.superuser { // nobody else may set it
+		settings = append(settings, "temp_file_limit = '256MB'")
 	}
 	for _, s := range settings {
 		if err := m.exec(ctx, "ALTER ROLE "+role+" SET "+s); err != nil {
@@ -288,7 +314,8 @@ func (m maker) role(ctx context.Context, role string) error {
 }
 
 // tables finds the granted tables that exist and the types of their columns.
-// Foreign tables are left out: they act on other servers.
+// Foreign tables are left out: they act on other servers. So are views for a
+// writer, which would write what lies behind them.
 func (m maker) tables(ctx context.Context) (loginState, error) {
 	state := loginState{tables: map[uint32]tableFacts{}, enums: map[uint32]bool{}, columns: map[uint32]bool{}}
 	type row struct {
@@ -308,7 +335,8 @@ func (m maker) tables(ctx context.Context) (loginState, error) {
 		SELECT c.oid, n.nspname, c.relname, c.relkind = 'v' OR c.relrowsecurity, ARRAY[c.reltype, t.typarray]
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = c.reltype
 		JOIN unnest($1::text[], $2::text[]) g(s, t) ON g.s = n.nspname AND g.t = c.relname
-		WHERE c.relkind IN ('r', 'p', 'v', 'm') AND c.relpersistence <> 't'`, schemas, tables)
+		WHERE c.relkind IN ('r', 'p', 'v', 'm') AND (c.relkind IN ('r', 'p') OR NOT $3) AND c.relpersistence <> 't'`,
+		schemas, tables, m.l.writer != "")
 	if err != nil {
 		return state, err
 	}
@@ -340,48 +368,67 @@ func (m maker) tables(ctx context.Context) (loginState, error) {
 	return state, err
 }
 
-// grants gives the roles what they need and lack. A role that can do it
-// already, through PUBLIC perhaps, is left alone.
-func (m maker) grants(ctx context.Context, state loginState) error {
-	database := pgx.Identifier{m.l.db.server.database}.Sanitize()
-	type need struct {
-		have  string // query that is true when there is nothing to do
-		args  []any
-		grant string
-		why   string
-	}
+// need is a right that a role must have.
+type need struct {
+	have  string // query that is true when there is nothing to do
+	args  []any
+	grant string
+	why   string
+}
+
+// commonNeeds are the rights of every role of the login.
+func (m maker) commonNeeds(state loginState) []need {
 	var needs []need
-	for _, role := range []string{m.l.reader, m.l.checker} {
+	schemas := map[string]bool{}
+	for _, t := range state.tables {
+		schemas[t.schema] = true
+	}
+	for _, role := range m.l.roles() {
 		needs = append(needs, need{
 			"SELECT has_database_privilege($1, current_database(), 'CONNECT')",
 			[]any{role},
-			"GRANT CONNECT ON DATABASE " + database + " TO " + role, "connecting to the database",
+			"GRANT CONNECT ON DATABASE " + pgx.Identifier{m.l.db.server.database}.Sanitize() + " TO " + role, "connecting to the database",
 		})
-		schemas := map[string]bool{}
-		for _, t := range state.tables {
-			schemas[t.schema] = true
-		}
 		for s := range schemas {
-			needs = append(needs, need{
-				"SELECT has_schema_privilege($1, $2, 'USAGE')",
-				[]any{role, s},
-				"GRANT USAGE ON SCHEMA " + pgx.Identifier{s}.Sanitize() + " TO " + role, "the use of schema " + s,
-			})
+			needs = append(needs, schemaNeed(role, s))
 		}
 	}
-	needs = append(needs, need{
+	return needs
+}
+
+func schemaNeed(role, schema string) need {
+	return need{
+		"SELECT has_schema_privilege($1, $2, 'USAGE')",
+		[]any{role, schema},
+		"GRANT USAGE ON SCHEMA " + pgx.Identifier{schema}.Sanitize() + " TO " + role, "the use of schema " + schema,
+	}
+}
+
+func tableNeed(role string, oid uint32, t tableFacts, privilege string) need {
+	return need{
+		"SELECT has_table_privilege($1, $2::oid, '" + privilege + "')",
+		[]any{role, oid},
+		"GRANT " + privilege + " ON TABLE " + pgx.Identifier{t.schema, t.name}.Sanitize() + " TO " + role,
+		privilege + " on " + t.schema + "." + t.name,
+	}
+}
+
+// readNeeds are the rights of a reader and a checker.
+func (m maker) readNeeds(state loginState) []need {
+	needs := []need{{
 		"SELECT has_database_privilege($1, current_database(), 'TEMP')",
 		[]any{m.l.checker},
-		"GRANT TEMPORARY ON DATABASE " + database + " TO " + m.l.checker, "temporary objects",
-	})
+		"GRANT TEMPORARY ON DATABASE " + pgx.Identifier{m.l.db.server.database}.Sanitize() + " TO " + m.l.checker, "temporary objects",
+	}}
 	for oid, t := range state.tables {
-		name := pgx.Identifier{t.schema, t.name}.Sanitize()
-		needs = append(needs, need{
-			"SELECT has_table_privilege($1, $2::oid, 'SELECT')",
-			[]any{m.l.reader, oid},
-			"GRANT SELECT ON TABLE " + name + " TO " + m.l.reader, "SELECT on " + t.schema + "." + t.name,
-		})
+		needs = append(needs, tableNeed(m.l.reader, oid, t, "SELECT"))
 	}
+	return needs
+}
+
+// grant gives the roles what they need and lack. A role that can do it already,
+// through PUBLIC perhaps, is left alone.
+func (m maker) grant(ctx context.Context, needs []need) error {
 	for _, n := range needs {
 		have, err := m.yes(ctx, n.have, n.args...)
 		if err != nil {

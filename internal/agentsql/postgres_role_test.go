@@ -154,10 +154,14 @@ func TestPostgres_SaysWhyItIsOff(t *testing.T) {
 	})
 	options := agentsql.Options{Secret: agentSecret()}
 
+	_, err := agentsql.OpenPostgres(t.Context(), where, options)
+	if kindOf(err) != agentsql.Powerful || !strings.Contains(err.Error(), "postgres, is a superuser") {
+		t.Errorf("a superuser: %v", err)
+	}
 	if _, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: []byte("short")}); err == nil {
 		t.Error("a short secret was accepted")
 	}
-	_, err := agentsql.OpenPostgres(t.Context(), asUser(t, where, plain, ""), options)
+	_, err = agentsql.OpenPostgres(t.Context(), asUser(t, where, plain, ""), options)
 	if kindOf(err) != agentsql.Unavailable || !strings.Contains(err.Error(), "CREATEROLE") {
 		t.Errorf("a user without CREATEROLE: %v", err)
 	}
@@ -207,14 +211,24 @@ func TestPostgres_RefusesAPowerfulLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := postgresEngine(t)
-			e.works(t)
+			plain := maker(t, e.where)
+			open := func() agentsql.DB {
+				db, err := agentsql.OpenPostgres(t.Context(), plain, agentsql.Options{Secret: agentSecret()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { closeDB(t, db) })
+				return db
+			}
+			if _, err := open().Query(t.Context(), agentsql.Query{Grant: e.grant, SQL: "SELECT 1"}); err != nil {
+				t.Fatal(err)
+			}
 			reader := readers(t, e.where)[0]
 			writePostgres(t, e.where, fmt.Sprintf(tc.give, reader))
 
-			again := openPostgres(t, e.where)
-			_, err := again.Query(t.Context(), agentsql.Query{Grant: e.grant, SQL: "SELECT 1"})
+			_, err := open().Query(t.Context(), agentsql.Query{Grant: e.grant, SQL: "SELECT 1"})
 			var own *agentsql.Error
-			if !errors.As(err, &own) || own.Kind != agentsql.Unavailable || !strings.Contains(own.Cause().Error(), tc.text) {
+			if !errors.As(err, &own) || own.Kind != agentsql.Unavailable || !strings.Contains(strings.ToUpper(own.Cause().Error()), strings.ToUpper(tc.text)) {
 				t.Errorf("query: %v, want %s because of %s", err, agentsql.Unavailable, tc.text)
 			} else if strings.Contains(own.Message, reader) || strings.Contains(own.Message, "secrets") {
 				t.Errorf("the model is told %s", own.Message)
@@ -265,7 +279,7 @@ func TestPostgres_LogsInWithItsDerivedPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() agentsql.DB {
-		db, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: agentSecret()})
+		db, err := agentsql.OpenPostgres(t.Context(), where, agentsql.Options{Secret: agentSecret(), AllowPowerfulRole: true})
 		if err != nil {
 			t.Fatal(err)
 		}

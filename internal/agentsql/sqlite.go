@@ -23,12 +23,15 @@ type sqliteDB struct {
 var _ DB = (*sqliteDB)(nil)
 
 // OpenSQLite returns a DB over the file at path, which must be a SQLite
-// database and must not be Hob's own. The file is only ever opened read-only;
-// other programs may write to it meanwhile.
+// database and must not be Hob's own. Queries open the file read-only, writes
+// for reading and writing; other programs may write to it meanwhile.
 func OpenSQLite(path string, _ Options) (DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("project database: %w", err)
+	}
+	if err := recoverSQLite(abs); err != nil {
+		return nil, fmt.Errorf("recover project database %s: %w", abs, err)
 	}
 	c, err := openSQLiteConn(abs)
 	if err != nil {
@@ -36,6 +39,20 @@ func OpenSQLite(path string, _ Options) (DB, error) {
 	}
 	c.close()
 	return &sqliteDB{path: abs, gate: newGate()}, nil
+}
+
+// recoverSQLite takes back what a write left half done when its process died;
+// connections that only read cannot.
+func recoverSQLite(path string) error {
+	if _, err := os.Stat(path + "-journal"); err != nil {
+		return nil //nolint:nilerr // there is none, or none that can be used: opening the file tells
+	}
+	c, err := openSQLiteFor(path, writeMode())
+	if err != nil {
+		return err
+	}
+	c.close()
+	return nil
 }
 
 // Close has nothing to end: a connection lives as long as its statement.
@@ -237,20 +254,22 @@ func (r sqliteRun) openedTables() error {
 type sqliteObject struct {
 	kind, name, table string
 	root              int64
+	sql               string
 }
 
 type sqliteObjects []sqliteObject
 
 func (c *sqliteConn) objects() (sqliteObjects, error) {
 	var all sqliteObjects
-	err := c.each("SELECT type, lower(name), lower(tbl_name), rootpage FROM main.sqlite_schema", func(s *sqliteStmt) {
-		all = append(all, sqliteObject{s.text(0), s.text(1), s.text(2), s.int(3)})
+	err := c.each("SELECT type, lower(name), lower(tbl_name), rootpage, sql FROM main.sqlite_schema", func(s *sqliteStmt) {
+		all = append(all, sqliteObject{s.text(0), s.text(1), s.text(2), s.int(3), s.text(4)})
 	})
 	return all, err
 }
 
 // granted are the tables and views of the grant that exist, in lower case.
-// Virtual tables are left out: their engines run statements of their own.
+// Virtual tables are left out: their engines run statements of their own. So
+// is the table of markers.
 func (o sqliteObjects) granted(g Grant) map[string]bool {
 	named := map[string]bool{}
 	for _, t := range g[SQLiteSchema] {
@@ -259,7 +278,7 @@ func (o sqliteObjects) granted(g Grant) map[string]bool {
 	have := map[string]bool{}
 	for _, obj := range o {
 		virtual := obj.kind == "table" && obj.root == 0
-		if named[obj.name] && !virtual && (obj.kind == "table" || obj.kind == "view") && !strings.HasPrefix(obj.name, "sqlite_") {
+		if named[obj.name] && !virtual && obj.name != markerTable && (obj.kind == "table" || obj.kind == "view") && !strings.HasPrefix(obj.name, "sqlite_") {
 			have[obj.name] = true
 		}
 	}

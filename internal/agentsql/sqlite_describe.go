@@ -45,6 +45,29 @@ func (d *sqliteDB) Describe(ctx context.Context, g Grant) (Description, error) {
 	return out, nil
 }
 
+// DescribeWrites implements DB.
+func (d *sqliteDB) DescribeWrites(ctx context.Context, g WriteGrant) (Description, error) {
+	if err := g.check(); err != nil {
+		return Description{}, err
+	}
+	out, err := d.Describe(ctx, g.Tables)
+	return out.withoutViews(), err
+}
+
+// withoutViews puts views among what is missing.
+func (d Description) withoutViews() Description {
+	tables := d.Tables
+	d.Tables = nil
+	for _, t := range tables {
+		if t.View {
+			d.Missing = append(d.Missing, t.Schema+"."+t.Name)
+			continue
+		}
+		d.Tables = append(d.Tables, t)
+	}
+	return d
+}
+
 func (o sqliteObjects) view(name string) bool {
 	for _, obj := range o {
 		if obj.kind == "view" && strings.EqualFold(obj.name, name) {
@@ -85,6 +108,13 @@ func (c *sqliteConn) describe(table string, have map[string]bool) (Table, error)
 	})
 	if err != nil {
 		return t, fmt.Errorf("columns of %s: %w", table, err)
+	}
+	target, err := c.target(table)
+	if err != nil {
+		return t, err
+	}
+	for i, column := range target.columns {
+		t.Columns[i].Auto, t.Columns[i].Computed = column.auto, column.computed
 	}
 	return t, nil
 }

@@ -41,15 +41,43 @@ func (e *sqliteError) Error() string { return fmt.Sprintf("sqlite: %s (%d)", e.t
 func (e *sqliteError) primary() int { return e.code & 0xff }
 
 // sqliteURI names a file by a URI, which alone makes the engine heed mode=ro.
-func sqliteURI(path string) string {
-	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=ro&cache=private"}
+func sqliteURI(path, mode string) string {
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=" + mode + "&cache=private"}
 	return u.String()
 }
 
+// sqliteMode is what a connection is opened for.
+type sqliteMode struct {
+	uri   string
+	flag  int32
+	begin []string // statements that end with the transaction begun
+	// parameters and triggerDepth are limits of the engine.
+	parameters, triggerDepth int32
+}
+
+// readMode is for agents' queries, writeMode for their changes: these come as
+// data, are made into statements with parameters, and honour foreign keys.
+func readMode() sqliteMode {
+	return sqliteMode{
+		uri: "ro", flag: sqlite3.SQLITE_OPEN_READONLY, triggerDepth: 1,
+		begin: []string{"PRAGMA query_only = 1", "PRAGMA busy_timeout = 1000", "BEGIN"},
+	}
+}
+
+func writeMode() sqliteMode {
+	return sqliteMode{
+		uri: "rw", flag: sqlite3.SQLITE_OPEN_READWRITE, parameters: MaxWriteValues, triggerDepth: 32,
+		begin: []string{"PRAGMA foreign_keys = 1", "PRAGMA synchronous = FULL", "PRAGMA busy_timeout = 1000", "BEGIN IMMEDIATE"},
+	}
+}
+
 // openSQLiteConn opens a file read-only with every hardening switch set.
-func openSQLiteConn(path string) (*sqliteConn, error) {
+func openSQLiteConn(path string) (*sqliteConn, error) { return openSQLiteFor(path, readMode()) }
+
+// openSQLiteFor opens a file, in a transaction of the mode.
+func openSQLiteFor(path string, mode sqliteMode) (*sqliteConn, error) {
 	c := &sqliteConn{tls: libc.NewTLS()}
-	name, err := libc.CString(sqliteURI(path))
+	name, err := libc.CString(sqliteURI(path, mode.uri))
 	if err != nil {
 		c.tls.Close()
 		return nil, fmt.Errorf("sqlite path: %w", err)
@@ -57,7 +85,7 @@ func openSQLiteConn(path string) (*sqliteConn, error) {
 	defer libc.Xfree(c.tls, name)
 	out := c.tls.Alloc(8)
 	defer c.tls.Free(8)
-	const flags = sqlite3.SQLITE_OPEN_READONLY | sqlite3.SQLITE_OPEN_URI | sqlite3.SQLITE_OPEN_NOMUTEX |
+	flags := mode.flag | sqlite3.SQLITE_OPEN_URI | sqlite3.SQLITE_OPEN_NOMUTEX |
 		sqlite3.SQLITE_OPEN_PRIVATECACHE | sqlite3.SQLITE_OPEN_EXRESCODE
 	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, out, flags, 0)
 	c.db = libc.AtomicLoadPUintptr(out)
@@ -66,7 +94,7 @@ func openSQLiteConn(path string) (*sqliteConn, error) {
 		c.close()
 		return nil, err
 	}
-	if err := c.harden(); err != nil {
+	if err := c.harden(mode); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -75,7 +103,7 @@ func openSQLiteConn(path string) (*sqliteConn, error) {
 
 // sqliteLimits bound what one statement may build. Memory rests on the first:
 // no value, built or read, is longer.
-func sqliteLimits() map[int32]int32 {
+func sqliteLimits(mode sqliteMode) map[int32]int32 {
 	return map[int32]int32{
 		sqlite3.SQLITE_LIMIT_LENGTH:              maxSQLiteValue,
 		sqlite3.SQLITE_LIMIT_SQL_LENGTH:          MaxSQLBytes,
@@ -85,8 +113,8 @@ func sqliteLimits() map[int32]int32 {
 		sqlite3.SQLITE_LIMIT_FUNCTION_ARG:        40,
 		sqlite3.SQLITE_LIMIT_ATTACHED:            0,
 		sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
-		sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER:     0,
-		sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH:       1,
+		sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER:     mode.parameters,
+		sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH:       mode.triggerDepth,
 		sqlite3.SQLITE_LIMIT_WORKER_THREADS:      0,
 	}
 }
@@ -96,7 +124,7 @@ func sqliteLimits() map[int32]int32 {
 // of it without a chance to stop them.
 const maxSQLiteValue = 256 << 10
 
-func (c *sqliteConn) harden() error {
+func (c *sqliteConn) harden(mode sqliteMode) error {
 	for _, s := range []struct{ op, on int32 }{
 		{sqlite3.SQLITE_DBCONFIG_DEFENSIVE, 1},
 		{sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
@@ -111,17 +139,16 @@ func (c *sqliteConn) harden() error {
 	}
 	// The schema is read before the length limit: a long CREATE TABLE is no
 	// agent's doing.
-	for _, pragma := range []string{
-		"PRAGMA query_only = 1", "PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -1024",
-		"PRAGMA mmap_size = 0", "PRAGMA cell_size_check = 1", "PRAGMA busy_timeout = 1000",
-		// A snapshot: what is checked is what runs.
-		"BEGIN", "SELECT count(*) FROM sqlite_schema",
-	} {
+	settings := append([]string{
+		"PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -1024", "PRAGMA mmap_size = 0", "PRAGMA cell_size_check = 1",
+	}, mode.begin...)
+	// A snapshot: what is checked is what runs.
+	for _, pragma := range append(settings, "SELECT count(*) FROM sqlite_schema") {
 		if err := c.run(pragma); err != nil {
 			return err
 		}
 	}
-	for id, v := range sqliteLimits() {
+	for id, v := range sqliteLimits(mode) {
 		sqlite3.Xsqlite3_limit(c.tls, c.db, id, v)
 	}
 	return nil
@@ -149,8 +176,14 @@ type (
 	progressFunc  func(tls *libc.TLS, data uintptr) int32
 )
 
+// statementGuard judges statements while they are compiled and while they run.
+type statementGuard interface {
+	authorize(action int32, a, b, database string) bool
+	goOn() bool
+}
+
 // guardWith makes g judge everything prepared from now on, and watch it run.
-func (c *sqliteConn) guardWith(g *sqliteGuard) error {
+func (c *sqliteConn) guardWith(g statementGuard) error {
 	c.authorize = func(_ *libc.TLS, _ uintptr, action int32, a, b, database, _ uintptr) int32 {
 		if !g.authorize(action, cString(a), cString(b), cString(database)) {
 			return sqlite3.SQLITE_DENY

@@ -32,7 +32,7 @@ func everyTool(t *testing.T) (s *builtin.Set, assigned []hob.AssignedTool) {
 	s = newSet(t, builtin.Deps{Database: &tables{text: "main.t(id INTEGER)", count: 1}}, srv)
 	for _, row := range s.Rows() {
 		config := ""
-		if row.Name == "database_query" {
+		if strings.HasPrefix(row.Name, "database_") {
 			config = `{"schemas":{"main":["t"]}}`
 		}
 		assigned = append(assigned, assign(row.Name, config))

@@ -21,20 +21,17 @@ const (
 	schemasKey = "schemas"
 	// describeTimeout bounds looking at the tables when a run starts.
 	describeTimeout = 5 * time.Second
-	// noTables says how to give database_query its tables.
+	// maxRowsKey is that of the rows of one result.
+	maxRowsKey = "max_rows"
+	// MaxQueryRows and MaxDatabaseTimeout are the ceilings of what an assignment can set.
+	MaxQueryRows       = 100_000
+	MaxDatabaseTimeout = MaxToolTimeout
+	// databaseGrace is what a call may take beyond the time of its statement: a login is made once, and a commit that was
+	// sent is waited for.
+	databaseGrace = 25*time.Second + callGrace
+	// noTables says how to give a database tool its tables.
 	noTables = `its assignment lists no tables; set config_override.schemas, for example {"schemas":{"main":["customers"]}}`
 )
-
-// Database is the agents' guarded access to SQL. It enforces the grant, the single reading statement, and every limit
-// of time, rows and characters; the tool in front of it only speaks with the model. A grant maps a schema to its tables.
-type Database interface {
-	// CheckGrant reads config_override.schemas. Schemas without tables are dropped. The error is Invalid. No I/O.
-	CheckGrant(raw json.RawMessage) (map[string][]string, error)
-	// Describe tells a model the columns of the granted tables, and how many of the tables exist.
-	Describe(ctx context.Context, grant map[string][]string) (text string, tables int, err error)
-	// Query runs one reading statement; rows is a JSON array of objects. An error that is a *hob.Error may be shown.
-	Query(ctx context.Context, agent hob.AgentID, grant map[string][]string, sql string) (rows json.RawMessage, truncated bool, err error)
-}
 
 func init() {
 	add(builtin{
@@ -44,52 +41,81 @@ func init() {
 			`"query":{"type":"string","description":"One SQL SELECT statement"}` +
 			`},"required":["query"],"additionalProperties":false}`),
 		effect: hob.EffectRead, recovery: hob.RecoverRead, parallel: true,
-		keys:    []string{schemasKey},
-		options: readTables,
-		check:   checkTables,
-		open:    openDatabaseQuery,
+		keys:        []string{schemasKey, maxRowsKey, timeoutKey},
+		options:     readTables,
+		check:       checkTables,
+		unavailable: func(_ context.Context, s *Set, _ hob.WorkspaceID) string { return s.databaseOff() },
+		open:        openDatabaseQuery,
 	})
 }
 
 // tableGrant is what an assignment of database_query may read.
 type tableGrant struct {
-	tables map[string][]string
-	key    string // the same in one spelling
+	tables  map[string][]string
+	key     string // the same in one spelling
+	rows    int
+	timeout time.Duration
 }
 
-// readTables reads "schemas"; without a database it cannot be judged and stays unread.
+// readTables reads "schemas", which without a database cannot be judged and stays unread, and the limits.
 func readTables(s *Set, keys map[string]json.RawMessage) (any, error) {
 	g := &tableGrant{}
-	raw, ok := keys[schemasKey]
-	if !ok || s.deps.Database == nil {
-		return g, nil
-	}
 	var err error
-	if g.tables, err = s.deps.Database.CheckGrant(raw); err != nil {
+	if g.tables, err = s.readSchemas(keys); err != nil {
 		return nil, err
+	}
+	if g.timeout, err = readDatabaseTimeout(keys); err != nil {
+		return nil, err
+	}
+	if raw, ok := keys[maxRowsKey]; ok {
+		if err := readCount(raw, maxRowsKey, 1, MaxQueryRows, &g.rows); err != nil {
+			return nil, err
+		}
 	}
 	g.key = string(encode(g.tables))
 	return g, nil
 }
 
-// describe tells the tables of a grant, and how many there are.
-func (s *Set) describe(ctx context.Context, g *tableGrant) (string, int, error) {
-	return s.tables.get(ctx, g.key, func(ctx context.Context) (string, int, error) {
-		return s.deps.Database.Describe(ctx, g.tables)
-	})
+// readSchemas reads "schemas".
+func (s *Set) readSchemas(keys map[string]json.RawMessage) (map[string][]string, error) {
+	raw, ok := keys[schemasKey]
+	if !ok || s.deps.Database == nil {
+		return nil, nil
+	}
+	return s.deps.Database.CheckGrant(raw)
 }
 
-// usable says why the tool would not be loaded, or gives the description of its tables.
-func (s *Set) usable(ctx context.Context, g *tableGrant) (text, why string) {
+// readDatabaseTimeout reads the time of one statement; 0 where the assignment says nothing.
+func readDatabaseTimeout(keys map[string]json.RawMessage) (time.Duration, error) {
+	raw, ok := keys[timeoutKey]
+	if !ok {
+		return 0, nil
+	}
+	l := &limits{}
+	err := l.readTimeout(raw)
+	return l.timeout, err
+}
+
+// databaseOff says why there are no database tools; "" where there are.
+func (s *Set) databaseOff() string {
 	switch {
-	case s.deps.Database == nil && s.deps.DatabaseOff != "":
-		return "", "database tools are off: " + s.deps.DatabaseOff
-	case s.deps.Database == nil:
-		return "", "database tools are off"
-	case len(g.tables) == 0:
+	case s.deps.Database != nil:
+		return ""
+	case s.deps.DatabaseOff != "":
+		return "database tools are off: " + s.deps.DatabaseOff
+	}
+	return "database tools are off"
+}
+
+// usable says why a database tool would not be loaded, or gives the description of its tables.
+func (s *Set) usable(ctx context.Context, key string, grant map[string][]string, load func(context.Context) (string, int, error)) (text, why string) {
+	if off := s.databaseOff(); off != "" {
+		return "", off
+	}
+	if len(grant) == 0 {
 		return "", noTables
 	}
-	text, tables, err := s.describe(ctx, g)
+	text, tables, err := s.tables.get(ctx, key, load)
 	switch {
 	case err != nil:
 		return "", "its tables cannot be looked at now: " + databaseText(err)
@@ -99,30 +125,44 @@ func (s *Set) usable(ctx context.Context, g *tableGrant) (text, why string) {
 	return text, ""
 }
 
+func (g *tableGrant) usable(ctx context.Context, s *Set) (text, why string) {
+	return s.usable(ctx, g.key, g.tables, func(ctx context.Context) (string, int, error) {
+		return s.deps.Database.Describe(ctx, g.tables)
+	})
+}
+
 func checkTables(c checking) string {
-	_, why := c.set.usable(c.ctx, c.options.(*tableGrant))
+	_, why := c.options.(*tableGrant).usable(c.ctx, c.set)
 	if why != "" {
-		return "database_query will not be loaded: " + why
+		return "database_query will not work: " + why
 	}
 	return ""
 }
 
 func openDatabaseQuery(o opening) (hob.ToolRunner, string) {
 	g := o.options.(*tableGrant)
-	text, why := o.set.usable(o.ctx, g)
+	t := &databaseQuery{database: o.set.deps.Database, spec: o.spec, grant: g, most: o.numbers.MaxResult, off: o.set.databaseOff()}
+	if t.off != "" {
+		return t, ""
+	}
+	text, why := g.usable(o.ctx, o.set)
 	if why != "" {
 		return nil, why
 	}
-	o.spec.Description += "\n" + text
-	return &databaseQuery{database: o.set.deps.Database, spec: o.spec, tables: g.tables, most: o.numbers.MaxResult}, ""
+	t.spec.Description += "\n" + text
+	if g.timeout > 0 {
+		t.spec.Timeout = g.timeout + databaseGrace
+	}
+	return t, ""
 }
 
 // databaseQuery reads the tables of one grant.
 type databaseQuery struct {
 	database Database
 	spec     hob.ToolSpec
-	tables   map[string][]string
-	most     int // characters of a result
+	grant    *tableGrant
+	most     int    // characters of a result
+	off      string // why there is no database; "" where there is one
 }
 
 // Spec describes the tool; the description names the tables.
@@ -139,13 +179,22 @@ func (t *databaseQuery) Call(ctx context.Context, c hob.Call) (hob.Result, error
 	if strings.TrimSpace(in.Query) == "" {
 		return errorJSON("query is required"), nil
 	}
-	rows, truncated, err := t.database.Query(ctx, c.Agent, t.tables, in.Query)
+	if t.off != "" {
+		r := errorJSON("%s", t.off)
+		r.Free = true
+		return r, nil
+	}
+	rows, truncated, err := t.database.Query(ctx, DatabaseQuery{
+		Agent: c.Agent, Grant: t.grant.tables, SQL: in.Query, Rows: t.grant.rows, Timeout: t.grant.timeout,
+	})
 	if gone := cancelled(ctx, t.spec.Name); gone != nil {
 		return hob.Result{}, gone
 	}
 	switch {
 	case err != nil:
-		return errorJSON("%s", databaseText(err)), nil
+		r := errorJSON("%s", databaseText(err))
+		r.Free = hob.KindOf(err) != hob.Invalid
+		return r, nil
 	case len(rows) == 0:
 		rows = json.RawMessage("[]")
 	}

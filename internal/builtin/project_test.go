@@ -30,9 +30,53 @@ func (p project) Describe(ctx context.Context, grant map[string][]string) (strin
 	return "Tables: " + strings.Join(names, ", "), len(d.Tables), told(err)
 }
 
-func (p project) Query(ctx context.Context, agent hob.AgentID, grant map[string][]string, sql string) (json.RawMessage, bool, error) {
-	rows, err := p.db.Query(ctx, agentsql.Query{Grant: grant, SQL: sql, Agent: string(agent)})
+func (p project) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMessage, bool, error) {
+	rows, err := p.db.Query(ctx, agentsql.Query{
+		Grant: q.Grant, SQL: q.SQL, Agent: string(q.Agent), Limits: agentsql.Limits{Rows: q.Rows, Timeout: q.Timeout},
+	})
 	return rows.JSON, rows.Truncated, told(err)
+}
+
+func (p project) DescribeWrites(ctx context.Context, grant builtin.DatabaseGrant) (string, int, error) {
+	g := writes(grant)
+	d, err := p.db.DescribeWrites(ctx, g)
+	return d.WriteText(g), len(d.Tables), told(err)
+}
+
+func (p project) SideEffects(ctx context.Context, grant builtin.DatabaseGrant) ([]string, error) {
+	effects, err := p.db.SideEffects(ctx, writes(grant))
+	return effects, told(err)
+}
+
+func (p project) Write(ctx context.Context, c builtin.DatabaseChange) (builtin.DatabaseWritten, error) {
+	done, err := p.db.Write(ctx, change(c))
+	return builtin.DatabaseWritten(done), told(err)
+}
+
+func (p project) Preview(ctx context.Context, c builtin.DatabaseChange) (json.RawMessage, error) {
+	preview, err := p.db.Preview(ctx, change(c))
+	if err != nil {
+		return nil, told(err)
+	}
+	return json.Marshal(preview)
+}
+
+func writes(g builtin.DatabaseGrant) agentsql.WriteGrant {
+	out := agentsql.WriteGrant{Tables: g.Tables, Columns: g.Columns, SideEffects: g.SideEffects, Operations: map[string][]agentsql.Operation{}}
+	for table, verbs := range g.Operations {
+		out.Operations[table] = []agentsql.Operation{}
+		for _, v := range verbs {
+			out.Operations[table] = append(out.Operations[table], agentsql.Operation(v))
+		}
+	}
+	return out
+}
+
+func change(c builtin.DatabaseChange) agentsql.Write {
+	return agentsql.Write{
+		Grant: writes(c.Grant), Table: c.Table, Operation: agentsql.Operation(c.Operation), Data: c.Data, Where: c.Where,
+		Returning: c.Returning, Key: c.Call.Key, Limits: agentsql.WriteLimits{Rows: c.Rows, Timeout: c.Timeout},
+	}
 }
 
 func told(err error) error {

@@ -123,6 +123,11 @@ type tables struct {
 	rows      string
 	truncated bool
 	queryErr  error
+	written   builtin.DatabaseWritten
+	effects   []string
+
+	query  builtin.DatabaseQuery  // the last one
+	change builtin.DatabaseChange // the last one
 
 	described atomic.Int64
 	hold      chan struct{} // Describe waits for it, or for its context
@@ -148,11 +153,33 @@ func (d *tables) Describe(ctx context.Context, _ map[string][]string) (string, i
 	return d.text, d.count, d.err
 }
 
-func (d *tables) Query(ctx context.Context, _ hob.AgentID, _ map[string][]string, _ string) (json.RawMessage, bool, error) {
+func (d *tables) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMessage, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
+	d.query = q
 	return json.RawMessage(d.rows), d.truncated, d.queryErr
+}
+
+func (d *tables) DescribeWrites(ctx context.Context, g builtin.DatabaseGrant) (string, int, error) {
+	return d.Describe(ctx, g.Tables)
+}
+
+func (d *tables) SideEffects(context.Context, builtin.DatabaseGrant) ([]string, error) {
+	return d.effects, d.err
+}
+
+func (d *tables) Write(ctx context.Context, c builtin.DatabaseChange) (builtin.DatabaseWritten, error) {
+	d.change = c
+	if err := ctx.Err(); err != nil {
+		return builtin.DatabaseWritten{}, err
+	}
+	return d.written, d.queryErr
+}
+
+func (d *tables) Preview(_ context.Context, c builtin.DatabaseChange) (json.RawMessage, error) {
+	d.change = c
+	return json.RawMessage(d.rows), d.queryErr
 }
 
 var errDown = errors.New("dial tcp 10.1.2.3:5432: refused")
