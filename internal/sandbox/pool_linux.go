@@ -21,7 +21,6 @@ func lockThread() { runtime.LockOSThread() }
 type pool struct {
 	config Config
 	mapped bool // other users stand behind helpers
-	groups *groups
 
 	mu         sync.Mutex
 	closed     bool
@@ -40,7 +39,7 @@ type pool struct {
 
 func newRunner(c Config) runner {
 	return &pool{
-		config: c, mapped: mayMap(), groups: newGroups(), idle: map[Language][]*worker{}, starting: map[Language]int{}, working: map[*worker]bool{},
+		config: c, mapped: mayMap(), idle: map[Language][]*worker{}, starting: map[Language]int{}, working: map[*worker]bool{},
 	}
 }
 
@@ -194,7 +193,7 @@ func (p *pool) check(ctx context.Context) ([]Wall, error) {
 		return nil, err
 	}
 	defer w.discard()
-	walls := []Wall{namespaceWall(w.cmd.Process.Pid), timeWall(w.cmd.Process.Pid), w.group.wall()}
+	walls := []Wall{namespaceWall(w.cmd.Process.Pid), timeWall(w.cmd.Process.Pid)}
 	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil {
 		return nil, fmt.Errorf("try the walls: %w", err)
 	}
@@ -203,7 +202,7 @@ func (p *pool) check(ctx context.Context) ([]Wall, error) {
 	}
 	var out outcome
 	if err := receive(w.conn, &out); err != nil {
-		return nil, err
+		return nil, &OffError{Missing: "self-test", Reason: err.Error(), Fix: fixBuild}
 	}
 	if _, err := p.python(ctx); err != nil {
 		walls = append(walls, Wall{Name: "python", Detail: err.Error(), Fix: "apt install python3", Extra: true})
@@ -236,5 +235,4 @@ func (p *pool) close() {
 	if spawner != nil {
 		close(spawner.jobs)
 	}
-	p.groups.close()
 }

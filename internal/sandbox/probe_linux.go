@@ -107,6 +107,11 @@ func probeNetwork() Wall {
 }
 
 func (h *helper) probeCalls() Wall {
+	const fix = "use a kernel with CONFIG_SECCOMP_FILTER"
+	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	if err != nil || mode != unix.SECCOMP_MODE_FILTER {
+		return wall("system calls", "", fix, fmt.Errorf("there is no filter (mode %d)", mode)) // and nothing is tried without
+	}
 	var flags uint64 = unix.CLONE_NEWUSER
 	forbidden := map[string]error{
 		"mount":          call(unix.SYS_MOUNT, address("none"), address("/tmp"), address("tmpfs"), 0, 0),
@@ -132,11 +137,7 @@ func (h *helper) probeCalls() Wall {
 			errs = append(errs, fmt.Errorf("%s is not forbidden (%v)", name, err))
 		}
 	}
-	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
-	if err != nil || mode != unix.SECCOMP_MODE_FILTER {
-		errs = append(errs, fmt.Errorf("there is no filter (mode %d)", mode))
-	}
-	return wall("system calls", fmt.Sprintf("%d calls that reach out are refused", len(forbidden)), "use a kernel with CONFIG_SECCOMP_FILTER", errors.Join(errs...))
+	return wall("system calls", fmt.Sprintf("%d calls that reach out are refused", len(forbidden)), fix, errors.Join(errs...))
 }
 
 func probeRights() Wall {

@@ -84,9 +84,6 @@ func (p *pool) work(ctx context.Context, w *worker, r Request, timeout time.Dura
 			}
 			if a.err != nil {
 				// The helper itself is gone: a JavaScript program that met a limit takes it along.
-				if e := w.group.met(); e != nil {
-					return killed, e, nil
-				}
 				if e := watch.last(); e != nil {
 					return killed, e, nil
 				}
@@ -95,7 +92,7 @@ func (p *pool) work(ctx context.Context, w *worker, r Request, timeout time.Dura
 				}
 				return outcome{}, nil, fmt.Errorf("the helper ended early: %w", a.err)
 			}
-			return a.out, w.group.met(), nil
+			return a.out, nil, nil
 		case <-timer.C:
 			return killed, &LimitError{LimitTime, fmt.Sprintf("the program was ended after %s", timeout)}, nil
 		case <-tick.C:

@@ -96,12 +96,18 @@ func tree(root int) []int {
 	return all
 }
 
-// usage is the memory that is resident, and the processor time of a process with its waited-for children.
+// usage is the memory that is resident and of the process's own making, and the processor time of a process with its waited-for children.
 func usage(pid int) (memory int64, cpu time.Duration) {
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {
-		if fields := bytes.Fields(b); len(fields) > 1 {
-			pages, _ := strconv.ParseInt(string(fields[1]), 10, 64) // the kernel writes numbers
-			memory = pages * int64(os.Getpagesize())
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+		for line := range strings.Lines(string(b)) {
+			name, rest, _ := strings.Cut(line, ":")
+			if name != "RssAnon" && name != "RssShmem" {
+				continue // the pages of programs and libraries are there once for all
+			}
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				kilobytes, _ := strconv.ParseInt(fields[0], 10, 64) // the kernel writes numbers
+				memory += kilobytes << 10
+			}
 		}
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {

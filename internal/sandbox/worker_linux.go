@@ -37,7 +37,6 @@ type worker struct {
 	stderr   *os.File
 	output   *os.File // the folder /output
 	landlock int
-	group    *group // its control group; nil: none
 	ended    bool
 }
 
@@ -157,7 +156,6 @@ func (w *worker) open(p *pool) error {
 		return p.startError(err)
 	}
 	w.cmd = cmd
-	w.group = p.groups.enter(cmd.Process.Pid, p.config.Limits)
 	return nil
 }
 
@@ -190,7 +188,6 @@ func (w *worker) end() {
 			_ = f.Close()
 		}
 	}
-	w.group.remove()
 }
 
 // discard ends a helper that nobody will read results of.
