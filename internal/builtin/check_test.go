@@ -52,7 +52,7 @@ func TestCheckAssignment(t *testing.T) {
 		"recovery elsewhere":  {"current_time", `{"recovery":"read"}`, "is ignored", ""},
 		"tables":              {"database_query", `{"schemas":{"main":["t"]}}`, "", ""},
 		"tables malformed":    {"database_query", `{"schemas":[]}`, "", "schemas must be"},
-		"no tables":           {"database_query", `{}`, "will not be loaded: its assignment lists no tables", ""},
+		"no tables":           {"database_query", `{}`, "will not work: its assignment lists no tables", ""},
 		"duplicate key":       {"current_time", `{"timezone":"UTC","timezone":"UTC"}`, "", "stands twice"},
 		"no object":           {"current_time", `"x"`, "", "must be an object"},
 	}
