@@ -218,12 +218,24 @@ func TestMetering_RunsThatDoNotCompleteCountWhatWasCarriedOut(t *testing.T) {
 		code   string
 		want   map[string]int64
 	}{
-		"doom loop": {strings.Repeat("call: read {\"n\":1}\n---\n", 3) + "text: x\n", hob.RunOptions{}, hob.CodeDoomLoop,
-			map[string]int64{hob.ActionModelCall: 3, hob.ActionToolCall: 2}},
-		"failed": {"call: read {\"n\":1}\n---\nerror: 500 it is down\n", hob.RunOptions{}, hob.CodeProviderError,
-			map[string]int64{hob.ActionModelCall: 1, hob.ActionToolCall: 1}},
-		"cancelled": {"call: read {\"n\":1}\n---\ncall: hang {}\ncall: once {}\n---\ntext: done\n", hob.RunOptions{Tuning: hob.Tuning{TimeoutSeconds: &seconds}}, hob.CodeTimeout,
-			map[string]int64{hob.ActionModelCall: 2, hob.ActionToolCall: 1}}, // hang is unknown, once was never begun
+		"doom loop": {
+			strings.Repeat("call: read {\"n\":1}\n---\n", 3) + "text: x\n",
+			hob.RunOptions{},
+			hob.CodeDoomLoop,
+			map[string]int64{hob.ActionModelCall: 3, hob.ActionToolCall: 2},
+		},
+		"failed": {
+			"call: read {\"n\":1}\n---\nerror: 500 it is down\n",
+			hob.RunOptions{},
+			hob.CodeProviderError,
+			map[string]int64{hob.ActionModelCall: 1, hob.ActionToolCall: 1},
+		},
+		"cancelled": {
+			"call: read {\"n\":1}\n---\ncall: hang {}\ncall: once {}\n---\ntext: done\n",
+			hob.RunOptions{Tuning: hob.Tuning{TimeoutSeconds: &seconds}},
+			hob.CodeTimeout,
+			map[string]int64{hob.ActionModelCall: 2, hob.ActionToolCall: 1},
+		}, // hang is unknown, once was never begun
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
