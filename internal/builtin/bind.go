@@ -41,6 +41,9 @@ func (b *builtin) source(s *Set) source {
 }
 
 func customSource(t *hob.Tool) source {
+	if t.Type == hob.WebTool {
+		return webSource(t)
+	}
 	return source{
 		schema: t.InputSchema, argumentsFirst: true,
 		keys:    []string{rulesKey, allowedHostsKey, timeoutKey, maxCharsKey, maxCallsKey},

@@ -83,7 +83,9 @@ type Deps struct {
 	Files hob.FileService
 	// Models opens the model that describes images for web_scrape; nil: none is described.
 	Models hob.ModelOpener
-	Clock  hob.Clock // nil means hob.SystemClock
+	// Searches says whether a model provider of a workspace searches the web by itself; nil: none does.
+	Searches func(context.Context, hob.WorkspaceID) bool
+	Clock    hob.Clock // nil means hob.SystemClock
 	// Log tells the operator why a request of a tool came to no answer, which models and users do not read; nil: nothing.
 	Log      *slog.Logger
 	Settings Settings
@@ -187,7 +189,10 @@ func (s *Set) Rows() []hob.Tool {
 // can. A builtin is one without an id. That a tool is switched off is another matter.
 func (s *Set) Unavailable(ctx context.Context, ws hob.WorkspaceID, t hob.Tool) string {
 	if t.ID != "" {
-		return s.unusable(&t)
+		if why := s.unusable(&t); why != "" || t.Type != hob.WebTool {
+			return why
+		}
+		return s.noWeb(ctx, ws)
 	}
 	b := s.builtins[t.Name]
 	switch {

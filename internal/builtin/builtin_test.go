@@ -29,7 +29,8 @@ func everyTool(t *testing.T) (s *builtin.Set, assigned []hob.AssignedTool) {
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done() // only a cancelled call ends
 	})
-	s = newSet(t, builtin.Deps{Database: &tables{text: "main.t(id INTEGER)", count: 1}}, srv)
+	exa := builtin.Service{Key: "a key", BaseURL: srv.URL}
+	s = newSet(t, builtin.Deps{Database: &tables{text: "main.t(id INTEGER)", count: 1}, Exa: exa}, srv)
 	for _, row := range s.Rows() {
 		config := ""
 		if strings.HasPrefix(row.Name, "database_") {
@@ -116,7 +117,7 @@ func TestInventory(t *testing.T) {
 	var b strings.Builder
 	for _, r := range tools {
 		spec := r.Spec()
-		if spec.Kind != hob.BuiltinTool {
+		if !strings.HasPrefix(spec.Ref, "builtin:") {
 			continue
 		}
 		fmt.Fprintf(&b, "%s effect=%s recovery=%s parallel=%t timeout=%s\n  %s\n", spec.Name, spec.Effect, spec.Recovery, spec.Parallel, spec.Timeout, spec.Schema)
@@ -142,7 +143,11 @@ func TestRows_ListBuiltinsByNameWithoutID(t *testing.T) {
 	var names []string
 	for _, row := range s.Rows() {
 		names = append(names, row.Name)
-		if row.ID != "" || row.Type != hob.BuiltinTool || !row.IsActive || !json.Valid(row.InputSchema) || row.Description == "" {
+		kind := hob.BuiltinTool
+		if row.Name == "web_browsing" {
+			kind = hob.WebTool
+		}
+		if row.ID != "" || row.Type != kind || !row.IsActive || !json.Valid(row.InputSchema) || row.Description == "" {
 			t.Errorf("row %+v", row)
 		}
 		if !s.Has(row.Name) {

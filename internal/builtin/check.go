@@ -72,8 +72,11 @@ func (s *Set) CheckTool(t hob.Tool) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRow(&t); err != nil || t.Type != hob.HTTPTool {
+	if err := checkRow(&t); err != nil {
 		return err
+	}
+	if t.Type == hob.WebTool {
+		return checkWebSchema(schema)
 	}
 	return s.checkEndpoint(t.Config, schema)
 }

@@ -134,7 +134,7 @@ func described(text string, c *hob.BuiltinChange) string {
 	return text + "\n\n" + c.Suffix
 }
 
-// loadCustom makes the runner of a custom HTTP tool.
+// loadCustom makes the runner of a custom tool.
 func (s *Set) loadCustom(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 	if a.Tool == nil {
 		return nil, "it no longer exists"
@@ -146,13 +146,16 @@ func (s *Set) loadCustom(l loading, a *hob.AssignedTool) (hob.ToolRunner, string
 	if bound.err != nil {
 		return nil, messageOf(bound.err)
 	}
+	if a.Tool.Type == hob.WebTool {
+		return s.loadWeb(l, a.Tool, bound)
+	}
 	return newHTTPTool(s, l, a.Tool, bound), ""
 }
 
 // unusable says why a custom tool's row cannot be carried out as it is, "" where it can.
 func (s *Set) unusable(t *hob.Tool) string {
 	switch {
-	case t.Type != hob.HTTPTool:
+	case t.Type != hob.HTTPTool && t.Type != hob.WebTool:
 		return fmt.Sprintf("tools of type %q are not carried out by this server", t.Type)
 	case s.Has(t.Name):
 		return "its name is that of a builtin tool; rename it"
@@ -160,7 +163,7 @@ func (s *Set) unusable(t *hob.Tool) string {
 	if err := hob.CheckToolName(t.Name); err != nil {
 		return messageOf(err)
 	}
-	if err := checkConfig(t.Config); err != nil {
+	if err := checkRow(t); err != nil {
 		return messageOf(err)
 	}
 	return ""

@@ -39,6 +39,9 @@ const (
 	maxSearchFull  = 50_000 // … with the whole texts
 )
 
+// searchWait is what a search may take in all.
+const searchWait = limitWait + 2*searchTimeout + retryWithin + callGrace
+
 // What arguments of web_search may be.
 var (
 	searchTypes      = []string{"auto", "neural", "keyword", "deep", "deep-reasoning"}
@@ -46,22 +49,25 @@ var (
 	contentModes     = []string{"highlights", "compact_text", "full_text"}
 )
 
+// searchSchema is of the arguments of a search.
+const searchSchema = `{"type":"object","properties":{` +
+	`"query":{"type":"string","description":"What to search for"},` +
+	`"num_results":{"type":"integer","default":5,"description":"How many results, 1 to 10"},` +
+	`"search_type":{"type":"string","enum":["auto","neural","keyword","deep","deep-reasoning"],"default":"auto","description":"neural: by meaning; keyword: exact terms; deep and deep-reasoning: slower and dearer, for hard questions"},` +
+	`"include_domains":{"type":"array","items":{"type":"string"},"description":"Only from these domains"},` +
+	`"exclude_domains":{"type":"array","items":{"type":"string"},"description":"Not from these domains"},` +
+	`"start_date":{"type":"string","description":"Published on or after this date, ISO 8601"},` +
+	`"end_date":{"type":"string","description":"Published on or before this date, ISO 8601"},` +
+	`"category":{"type":"string","enum":["company","news","research paper","tweet","github","wikipedia","personal site"]},` +
+	`"content_mode":{"type":"string","enum":["highlights","compact_text","full_text"],"default":"highlights","description":"What comes with each result"}` +
+	`},"required":["query"],"additionalProperties":false}`
+
 func init() {
 	add(builtin{
 		name:        "web_search",
 		description: webSearchText,
-		schema: json.RawMessage(`{"type":"object","properties":{` +
-			`"query":{"type":"string","description":"What to search for"},` +
-			`"num_results":{"type":"integer","default":5,"description":"How many results, 1 to 10"},` +
-			`"search_type":{"type":"string","enum":["auto","neural","keyword","deep","deep-reasoning"],"default":"auto","description":"neural: by meaning; keyword: exact terms; deep and deep-reasoning: slower and dearer, for hard questions"},` +
-			`"include_domains":{"type":"array","items":{"type":"string"},"description":"Only from these domains"},` +
-			`"exclude_domains":{"type":"array","items":{"type":"string"},"description":"Not from these domains"},` +
-			`"start_date":{"type":"string","description":"Published on or after this date, ISO 8601"},` +
-			`"end_date":{"type":"string","description":"Published on or before this date, ISO 8601"},` +
-			`"category":{"type":"string","enum":["company","news","research paper","tweet","github","wikipedia","personal site"]},` +
-			`"content_mode":{"type":"string","enum":["highlights","compact_text","full_text"],"default":"highlights","description":"What comes with each result"}` +
-			`},"required":["query"],"additionalProperties":false}`),
-		effect: hob.EffectRead, recovery: hob.RecoverRead, parallel: true,
+		schema:      json.RawMessage(searchSchema),
+		effect:      hob.EffectRead, recovery: hob.RecoverRead, parallel: true,
 		keys:    []string{maxCharsKey, maxCallsKey},
 		options: func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readLimits(keys) },
 		unavailable: func(ctx context.Context, s *Set, ws hob.WorkspaceID) string {
@@ -71,7 +77,7 @@ func init() {
 			return ""
 		},
 		open: func(o opening) (hob.ToolRunner, string) {
-			o.spec.Timeout = limitWait + 2*searchTimeout + retryWithin + callGrace
+			o.spec.Timeout = searchWait
 			return &webSearch{set: o.set, spec: o.spec, numbers: o.numbers, limits: o.options.(*limits), ws: o.grant.Agent.Workspace}, ""
 		},
 	})
@@ -144,14 +150,24 @@ func (t *webSearch) Spec() hob.ToolSpec { return t.spec }
 // Call searches. Its result is a JSON list of results, {"results","truncated"} where they were cut, or {"error"}. The
 // error is that of a cancelled ctx.
 func (t *webSearch) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
-	var in searchArgs
-	err := decode(c.Arguments, &in)
-	if err == nil {
-		err = in.check()
-	}
+	in, err := readSearch(c.Arguments)
 	if err != nil {
 		return *free("%s", messageOf(err)), nil
 	}
+	return t.find(ctx, c, in)
+}
+
+// readSearch reads the arguments of a search. The error is Invalid and says what to write.
+func readSearch(args json.RawMessage) (*searchArgs, error) {
+	in := &searchArgs{}
+	if err := decode(args, in); err != nil {
+		return nil, err
+	}
+	return in, in.check()
+}
+
+// find makes a search whose arguments were judged.
+func (t *webSearch) find(ctx context.Context, c hob.Call, in *searchArgs) (hob.Result, error) {
 	exa := t.set.exa(ctx, t.ws)
 	if exa.key == "" {
 		return *free("%s", exaMissing), nil
@@ -159,7 +175,7 @@ func (t *webSearch) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	if !t.set.calls.take(c, t.limits.maxCalls) {
 		return *free("%s", t.limits.spent(c.Name)), nil
 	}
-	res, err := t.search(ctx, c, exa, &in)
+	res, err := t.search(ctx, c, exa, in)
 	res.Action = searchAction(in.SearchType)
 	return res, err
 }

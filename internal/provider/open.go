@@ -93,6 +93,27 @@ func (r *Registry) Open(ctx context.Context, ws hob.WorkspaceID, model string) (
 	}, nil
 }
 
+// Searches says whether a provider that a workspace can use searches the web by itself, going by the model that it has for
+// agents that name none.
+func (r *Registry) Searches(ctx context.Context, ws hob.WorkspaceID) bool {
+	own, err := r.keyring(ctx, ws)
+	if err != nil {
+		return false
+	}
+	for _, m := range ranked() {
+		to := route{maker: m, model: m.model}
+		if k, ok := own[m.name]; ok {
+			to.key = &k
+		} else if m.endpoint == nil || !r.configured(m) {
+			continue
+		}
+		if p, err := r.provider(to); err == nil && searchOf(p, m.model).can {
+			return true
+		}
+	}
+	return false
+}
+
 // isScripted says whether a model string names the provider that needs nothing, so that nobody is asked for keys.
 func (r *Registry) isScripted(model string) bool {
 	first, _, _ := strings.Cut(model, "/")
