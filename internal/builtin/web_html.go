@@ -170,6 +170,9 @@ func tidyHTML(doc *html.Node, at *url.URL) {
 			kept = append(kept, a)
 		}
 		n.Attr = kept
+		if n.DataAtom == atom.A && attr(n, "href") == "" {
+			n.DataAtom, n.Data = atom.Span, "span" // or it would be written as a link to the site
+		}
 	}
 	removeAll(find(doc, func(n *html.Node) bool { return n.DataAtom == atom.Img && attr(n, "src") == "" }))
 }

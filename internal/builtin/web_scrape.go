@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"github.com/andybalholm/cascadia"
 
 	"hob"
+	"hob/internal/egress"
 )
 
 //go:embed web_scrape.md
@@ -140,11 +142,8 @@ func (t *webScrape) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	if err == nil {
 		err = in.check()
 	}
-	if err == nil {
-		err = t.set.deps.Egress.CheckURL(in.URL)
-	}
 	if err != nil {
-		return *free("%s", scrapeFault(err)), nil
+		return *free("%s", messageOf(err)), nil
 	}
 	if !t.set.calls.take(c, t.limits.maxCalls) {
 		return *free("%s", t.limits.spent(c.Name)), nil
@@ -192,6 +191,13 @@ func (t *webScrape) scrape(ctx context.Context, c hob.Call, in *scrapeArgs) (*sc
 }
 
 func (t *webScrape) askFirecrawl(ctx context.Context, c hob.Call, f service, in *scrapeArgs) (*scraped, *hob.Result, error) {
+	if err := t.set.deps.Egress.CheckURL(in.URL); err != nil {
+		var e *egress.Error
+		if errors.As(err, &e) && e.Kind == egress.Refused {
+			return nil, free("destination not allowed: private and special addresses are refused"), nil
+		}
+		return nil, free("%s", transportText(err, http.MethodGet)), nil
+	}
 	formats := slices.Clone(in.Formats)
 	if in.IncludeImages && !slices.Contains(formats, "markdown") {
 		formats = append(formats, "markdown")
@@ -256,14 +262,6 @@ func (in *scrapeArgs) check() error {
 }
 
 func (in *scrapeArgs) mainOnly() bool { return in.OnlyMainContent == nil || *in.OnlyMainContent }
-
-// scrapeFault is what a model reads of an argument that is wrong.
-func scrapeFault(err error) string {
-	if text := transportText(err, http.MethodGet); hob.KindOf(err) != hob.Invalid {
-		return text
-	}
-	return messageOf(err)
-}
 
 // isImageAddress says whether an address is that of a picture.
 func isImageAddress(address string) bool {

@@ -74,7 +74,7 @@ func exaPage(body map[string]any, i int) exaResult {
 		date := fmt.Sprintf("2026-01-%02dT00:00:00.000Z", i+1)
 		r.PublishedDate = &date
 	}
-	text := fmt.Sprintf("This is what page %d says about %s. ", i+1, query) + strings.Repeat("And so on, in many words. ", 400)
+	text := fmt.Sprintf("This is what page %d says about %s. ", i+1, query) + strings.Repeat("And so on, in many words. ", 250)
 	contents, _ := body["contents"].(map[string]any)
 	switch want := contents["text"].(type) {
 	case bool:
