@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,30 +25,48 @@ const (
 	helperName = "hob-sandbox"
 	helperEnv  = "HOB_SANDBOX_HELPER"
 	helperFD   = 3
+	outputFD   = 4 // the folder /output, of a helper that is enclosed
 )
+
+// enclosed is the value of helperEnv behind the walls; the version of Landlock follows it.
+const enclosed = "enclosed "
 
 // Helped says whether this process was started as a helper. A program that contains a sandbox asks this first of all, and
 // then does nothing but Help.
 func Helped() bool {
-	if len(os.Args) != 1 || os.Args[0] != helperName || os.Getenv(helperEnv) != "1" {
+	if len(os.Args) != 1 || os.Args[0] != helperName || os.Getenv(helperEnv) == "" {
 		return false
 	}
 	kind, err := unix.GetsockoptInt(helperFD, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	return err == nil && kind == unix.AF_UNIX
 }
 
-// Help does the work of a helper and gives its exit code: it builds the walls, says so, takes one program, runs it, and
-// tells how it ended. It is process 1 of its namespace: when it ends, so does everything in there.
+// Help does the work of a helper and gives its exit code: it builds the walls, starts itself anew behind them, says so,
+// takes one program, runs it, and tells how it ended. It is process 1 of its namespace: when it ends, so does everything
+// in there.
+//
+// Capabilities, Landlock and the list of system calls belong to threads. They are put on one, and the new start leaves
+// nothing of the others, nor of the memory from before.
 func Help() int {
-	if err := closeInherited(); err != nil {
-		return 1
+	version, behind := strings.CutPrefix(os.Getenv(helperEnv), enclosed)
+	if !behind {
+		runtime.LockOSThread()
+		if err := closeInherited(); err != nil {
+			return 1
+		}
 	}
-	unix.CloseOnExec(helperFD)
 	if err := unix.SetNonblock(helperFD, true); err != nil {
 		return 1
 	}
 	h := &helper{conn: os.NewFile(helperFD, "server")}
-	if err := h.serve(); err != nil {
+	do := h.enclose
+	if behind {
+		unix.CloseOnExec(helperFD)
+		unix.CloseOnExec(outputFD)
+		h.version, _ = strconv.Atoi(version) // written by the line below that starts this
+		do = h.serve
+	}
+	if err := do(); err != nil {
 		_ = send(h.conn, outcome{Fault: err.Error()}) // the server may be gone
 		return 1
 	}
@@ -88,6 +108,23 @@ type helper struct {
 // helperStack bounds the stack of a goroutine of a helper, in bytes.
 const helperStack = 64 << 20
 
+// enclose builds the walls and starts this program anew. It returns only where that fails.
+func (h *helper) enclose() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("be ended with the server: %w", err)
+	}
+	if err := receive(h.conn, &h.order); err != nil {
+		return err
+	}
+	err := h.walls()
+	var off *OffError
+	if !errors.As(err, &off) {
+		off = &OffError{Missing: "helper", Reason: err.Error(), Fix: fixBuild}
+	}
+	return send(h.conn, readiness{Off: off})
+}
+
+// serve is the life of a helper behind its walls.
 func (h *helper) serve() error {
 	debug.SetMaxStack(helperStack)
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
@@ -96,23 +133,19 @@ func (h *helper) serve() error {
 	if err := receive(h.conn, &h.order); err != nil {
 		return err
 	}
-	output, err := h.enclose()
-	var off *OffError
-	if err != nil && !errors.As(err, &off) {
-		off = &OffError{Missing: "helper", Reason: err.Error()}
-	}
-	if off == nil && h.order.Language == Python && h.order.Python != nil {
+	if h.order.Language == Python {
+		h.gate = gatePath
 		if err := h.startPython(); err != nil {
-			off = &OffError{Missing: "interpreter", Reason: err.Error()}
+			return send(h.conn, readiness{Off: &OffError{Missing: "interpreter", Reason: err.Error(), Fix: "apt install python3"}})
 		}
 	}
-	if err := send(h.conn, readiness{Off: off, Landlock: h.version}); err != nil || off != nil {
+	if err := send(h.conn, readiness{Landlock: h.version}); err != nil {
 		return err
 	}
-	if err := sendFile(h.conn, output); err != nil {
+	if err := sendFile(h.conn, outputFD); err != nil {
 		return err
 	}
-	if err := unix.Close(output); err != nil {
+	if err := unix.Close(outputFD); err != nil {
 		return fmt.Errorf("close /output: %w", err)
 	}
 	var j job
@@ -132,55 +165,91 @@ func (h *helper) endWithServer() {
 
 func (h *helper) without(wall string) bool { return slices.Contains(h.order.Without, wall) }
 
-// enclose builds the walls, the one that everything else needs the absence of last.
-func (h *helper) enclose() (output int, err error) {
+// gatePath is where a Python program lies.
+const gatePath = tmpDir + "/main.py"
+
+// walls builds them, the one that everything else needs the absence of last, and starts this program anew.
+func (h *helper) walls() error {
 	size, err := addressSpace()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if output, err = newRoot(h.order); err != nil {
-		return 0, &OffError{Missing: "files", Reason: err.Error(), Fix: fixMounts}
+	program, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open this program: %w", err)
+	}
+	output, err := newRoot(h.order)
+	if err != nil {
+		return &OffError{Missing: "files", Reason: err.Error(), Fix: fixMounts}
 	}
 	if h.order.Language == Python {
-		h.gate = tmpDir + "/main.py"
-		if err := unix.Mkfifo(h.gate, 0o600); err != nil {
-			return 0, fmt.Errorf("make the program's place: %w", err)
+		if err := unix.Mkfifo(gatePath, 0o600); err != nil {
+			return fmt.Errorf("make the program's place: %w", err)
 		}
 	}
 	if !h.without("limits") {
 		if err := boundSelf(h.order.Limits); err != nil {
-			return 0, &OffError{Missing: "limits", Reason: err.Error(), Fix: "raise the limits of hob's own process (ulimit, Limit…= of systemd)"}
+			return &OffError{Missing: "limits", Reason: err.Error(), Fix: "raise the limits of hob's own process (ulimit, Limit…= of systemd)"}
 		}
 	}
 	if h.order.Language != Python {
 		if err := boundMemory(0, h.order.Limits, size+engineSpace); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	// Without capabilities the root cannot be changed any more, and without no_new_privs Landlock takes nothing.
 	if err := dropRights(); err != nil {
-		return 0, &OffError{Missing: "capabilities", Reason: err.Error(), Fix: fixNamespaces()}
+		return &OffError{Missing: "rights", Reason: err.Error(), Fix: fixNamespaces()}
 	}
-	if h.version, err = h.landlock(); err != nil {
-		return 0, err
+	version, err := h.landlock(program)
+	if err != nil {
+		return err
 	}
 	if !h.without("seccomp") {
 		if err := restrictCalls(); err != nil {
-			return 0, &OffError{Missing: "system calls", Reason: err.Error(), Fix: "use a kernel with CONFIG_SECCOMP_FILTER"}
+			return &OffError{Missing: "system calls", Reason: err.Error(), Fix: "use a kernel with CONFIG_SECCOMP_FILTER"}
 		}
 	}
-	return output, nil
+	return again(program, output, version)
 }
 
-func (h *helper) landlock() (int, error) {
+func (h *helper) landlock(program int) (int, error) {
 	version, err := 0, errNoLandlock
 	if !h.without("landlock") {
-		version, err = restrictPlaces(grants(h.order.Python))
+		version, err = restrictPlaces(grants(h.order), program)
 	}
 	if err != nil && !h.order.Weak {
 		return 0, &OffError{Missing: "landlock", Reason: err.Error(), Fix: fixLandlock}
 	}
 	return version, nil
+}
+
+// again starts this program anew, on this thread's terms, with the socket and /output as its only descriptors.
+func again(program, output, version int) error {
+	name, err := unix.BytePtrFromString(helperName)
+	if err != nil {
+		return fmt.Errorf("start behind the walls: %w", err)
+	}
+	variables := make([]*byte, 0, 3)
+	for _, v := range []string{helperEnv + "=" + enclosed + strconv.Itoa(version), "GOMAXPROCS=2"} {
+		p, err := unix.BytePtrFromString(v)
+		if err != nil {
+			return fmt.Errorf("start behind the walls: %w", err)
+		}
+		variables = append(variables, p)
+	}
+	arguments, empty := []*byte{name, nil}, []byte{0}
+	variables = append(variables, nil)
+	// From here on nothing is opened: the runtime's descriptor of this number is its own no more.
+	if err := unix.Dup3(output, outputFD, 0); err != nil && output != outputFD {
+		return fmt.Errorf("keep /output: %w", err)
+	}
+	if _, err := unix.FcntlInt(outputFD, unix.F_SETFD, 0); err != nil {
+		return fmt.Errorf("keep /output: %w", err)
+	}
+	_, _, e := unix.RawSyscall6(unix.SYS_EXECVEAT, uintptr(program), uintptr(unsafe.Pointer(&empty[0])),
+		uintptr(unsafe.Pointer(&arguments[0])), uintptr(unsafe.Pointer(&variables[0])), unix.AT_EMPTY_PATH, 0)
+	return fmt.Errorf("start behind the walls: %w", e)
 }
 
 // startPython starts the interpreter, which then waits at the gate: it reads its program from a pipe into which nothing

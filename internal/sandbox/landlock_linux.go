@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -64,9 +63,9 @@ func handled(version int) (attr unix.LandlockRulesetAttr, size uintptr) {
 // errNoLandlock: the kernel lacks it, or was started without it.
 var errNoLandlock = errors.New("the kernel has no Landlock, or it is not among its lsm=")
 
-// restrictPlaces withdraws every right on files and the network but what is granted, from all threads of this process and
-// all that it starts.
-func restrictPlaces(grants []grant) (version int, err error) {
+// restrictPlaces withdraws every right on files and the network but what is granted, from this thread and all that it
+// starts. program is a descriptor of what may be started although it is no part of the new root.
+func restrictPlaces(grants []grant, program int) (version int, err error) {
 	version = landlockVersion()
 	if version == 0 {
 		return 0, errNoLandlock
@@ -77,12 +76,15 @@ func restrictPlaces(grants []grant) (version int, err error) {
 		return 0, fmt.Errorf("make Landlock rules: %w", e)
 	}
 	defer func() { _ = unix.Close(int(fd)) }()
+	if err := allow(int(fd), program, "the helper", (unix.LANDLOCK_ACCESS_FS_READ_FILE|mayRun)&attr.Handled_access_fs); err != nil {
+		return 0, err
+	}
 	for _, g := range grants {
 		if err := addRule(int(fd), g, attr.Handled_access_fs); err != nil {
 			return 0, err
 		}
 	}
-	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); e != 0 {
+	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); e != 0 {
 		return 0, fmt.Errorf("apply Landlock rules: %w", e)
 	}
 	return version, nil
@@ -102,13 +104,18 @@ func addRule(ruleset int, g grant, known uint64) error {
 	if info.Mode&unix.S_IFMT != unix.S_IFDIR {
 		access &= mayFile
 	}
+	return allow(ruleset, place, g.path, access)
+}
+
+// allow adds a rule for an open place.
+func allow(ruleset, place int, path string, access uint64) error {
 	// struct landlock_path_beneath_attr is packed: eight bytes of rights, then the descriptor.
 	var rule [12]byte
 	*(*uint64)(unsafe.Pointer(&rule[0])) = access
 	*(*int32)(unsafe.Pointer(&rule[8])) = int32(place)
 	if _, _, e := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&rule[0])), 0, 0, 0); e != 0 {
-		return fmt.Errorf("add a Landlock rule for %s: %w", g.path, e)
+		return fmt.Errorf("add a Landlock rule for %s: %w", path, e)
 	}
 	return nil
 }

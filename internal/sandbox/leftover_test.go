@@ -158,7 +158,7 @@ func BenchmarkStart(b *testing.B) {
 	for _, l := range sandbox.Languages() {
 		b.Run(string(l)+"/bare", func(b *testing.B) {
 			args := map[sandbox.Language][]string{
-				sandbox.Python: {"python3", "-I", "-S", "-c", programs[l]}, sandbox.JavaScript: {"node", "-e", programs[l]},
+				sandbox.Python: {"/usr/bin/python3", "-I", "-S", "-c", programs[l]}, sandbox.JavaScript: {"node", "-e", programs[l]},
 			}[l]
 			for b.Loop() {
 				if err := exec.Command(args[0], args[1:]...).Run(); err != nil {

@@ -54,6 +54,10 @@ func (p *pool) program() string {
 // order is what a helper of a language is told.
 func (p *pool) order(ctx context.Context, language Language) (order, error) {
 	o := order{Language: language, Limits: p.config.Limits, Without: p.config.Without, Weak: p.config.Weak}
+	var err error
+	if o.Libs, _, err = libraries([]string{p.program()}); err != nil {
+		return order{}, err
+	}
 	if language == Python {
 		python, err := p.python(ctx)
 		if err != nil {

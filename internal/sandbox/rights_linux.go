@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,35 +16,27 @@ import (
 // secureBits keep a root of the namespace from having any rights, and lock that.
 const secureBits = 0xef // all of capabilities(7) but KEEP_CAPS itself
 
-// dropRights takes every capability from all threads, for good, and sees to it that no program started later has more.
+// dropRights takes every capability from this thread, for good, and sees to it that no program started by it has more.
 func dropRights() error {
-	prctl := func(option, a, b uintptr) error {
-		if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, option, a, b, 0, 0, 0); e != 0 {
-			return e
-		}
-		return nil
-	}
-	if err := prctl(unix.PR_SET_SECUREBITS, secureBits, 0); errors.Is(err, unix.ENOTSUP) {
-		return errors.New("this program was built with cgo, which keeps a helper from restricting all its threads; build it with CGO_ENABLED=0")
-	} else if err != nil {
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, secureBits, 0, 0, 0); err != nil {
 		return fmt.Errorf("set the secure bits: %w", err)
 	}
 	for right := uintptr(0); ; right++ {
-		if err := prctl(unix.PR_CAPBSET_DROP, right, 0); errors.Is(err, unix.EINVAL) {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, right, 0, 0, 0); errors.Is(err, unix.EINVAL) {
 			break // that was the last
 		} else if err != nil {
 			return fmt.Errorf("drop capability %d: %w", right, err)
 		}
 	}
-	if err := prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear the ambient capabilities: %w", err)
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); e != 0 {
-		return fmt.Errorf("drop the capabilities: %w", e)
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop the capabilities: %w", err)
 	}
-	if err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	return nil

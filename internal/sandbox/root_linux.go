@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -70,7 +71,7 @@ func newRoot(o order) (output int, err error) {
 			}
 			return nil
 		}},
-		{"bind the interpreter", func() error { return bindInterpreter(o.Python, in) }},
+		{"bind the interpreter", func() error { return bindInterpreter(o, in) }},
 		{"write the few files of /etc", func() error { return writeEtc(in("/etc")) }},
 		{"change the root", func() error { return changeRoot(root, in(".old")) }},
 		{"name the machine", func() error { return unix.Sethostname([]byte("sandbox")) }},
@@ -121,17 +122,27 @@ func bind(from, to string, attributes uint64) error {
 	return nil
 }
 
-// bindInterpreter shows the interpreter, its libraries and its standard library; what is installed beside it is covered.
-func bindInterpreter(p *interpreter, in func(string) string) error {
-	if p == nil {
-		return nil
+// shown are the places of the host that a helper sees.
+func (o order) shown() []string {
+	paths := slices.Clone(o.Libs)
+	if o.Python != nil {
+		paths = append(paths, o.Python.Paths...)
 	}
-	for _, path := range p.Paths {
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// bindInterpreter shows the interpreter, its libraries and its standard library; what is installed beside it is covered.
+func bindInterpreter(o order, in func(string) string) error {
+	for _, path := range o.shown() {
 		if err := bind(path, in(path), unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 			return err
 		}
 	}
-	for _, path := range p.Cover {
+	if o.Python == nil {
+		return nil
+	}
+	for _, path := range o.Python.Cover {
 		if err := unix.Mount("hob", in(path), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "size=4k,nr_inodes=1"); err != nil {
 			return fmt.Errorf("cover %s: %w", path, err)
 		}
@@ -171,15 +182,13 @@ func changeRoot(root, old string) error {
 }
 
 // grants are what Landlock leaves open in this root.
-func grants(p *interpreter) []grant {
+func grants(o order) []grant {
 	list := []grant{{tmpDir, mayWrite}, {outputDir, mayWrite}, {"/etc", mayRead}}
 	for _, path := range devices() {
 		list = append(list, grant{path, unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE})
 	}
-	if p != nil {
-		for _, path := range p.Paths {
-			list = append(list, grant{path, mayRead | mayRun})
-		}
+	for _, path := range o.shown() {
+		list = append(list, grant{path, mayRead | mayRun})
 	}
 	return list
 }

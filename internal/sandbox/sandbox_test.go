@@ -15,8 +15,7 @@ import (
 	"hob/internal/sandbox"
 )
 
-// helper is the program that the tests' helpers are started from. Test binaries may be built with cgo, which a helper
-// cannot be.
+// helper is the program that the tests' helpers are started from, small and built as hob is.
 var helper = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "hob-sandbox-")
 	if err != nil {

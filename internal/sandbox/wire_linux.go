@@ -21,6 +21,7 @@ type order struct {
 	Limits   Limits
 	Without  []string // walls to leave out
 	Weak     bool     // go on where Landlock is missing
+	Libs     []string // what the program that helpers are started from is linked with
 }
 
 // readiness says that the walls stand, or why not. The folder /output comes with it, as a descriptor.

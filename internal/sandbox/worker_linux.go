@@ -112,12 +112,11 @@ func (p *pool) start(ctx context.Context, language Language) (_ *worker, err err
 	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil {
 		return nil, fmt.Errorf("start a helper: %w", err)
 	}
-	if err := send(w.conn, o); err != nil {
-		return nil, err
-	}
+	// Once for the walls, and once behind them: where these fail the helper is gone before the second, and has said why.
+	sent := errors.Join(send(w.conn, o), send(w.conn, o))
 	var r readiness
 	if err := receive(w.conn, &r); err != nil {
-		return nil, errors.Join(err, context.Cause(ctx))
+		return nil, errors.Join(err, sent, context.Cause(ctx))
 	}
 	if r.Off != nil {
 		return nil, r.Off
