@@ -64,7 +64,7 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 		return nil, err
 	}
 	if p.settings, err = settings.New(settings.Config{
-		Store: p.store, Getenv: w.getenv, Checks: map[string]func(string) error{settings.ModelPrices: checkPrices},
+		Store: p.store, Getenv: settingsEnv(w.getenv, c), Checks: p.settingChecks(c),
 	}); err != nil {
 		return nil, configError{err}
 	}
@@ -76,6 +76,7 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	if p.database != nil {
 		deps.Database = projectDatabase{db: p.database, log: log}
 	}
+	p.addWeb(&deps, c)
 	p.addCode(&deps, c, log)
 	p.tools = builtin.New(deps)
 	p.models = provider.New(provider.Config{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,6 +24,8 @@ type stage struct {
 	model *fakeai.Server
 	tools string // address of the tools
 	at    string // address of the model
+	web   *web
+	seen  string // what a proof has looked at already
 }
 
 // setStage starts it. env comes on top of what the server needs.
@@ -41,14 +44,15 @@ func setStage(t *testing.T, reply func(fakeai.Parsed) fakeai.Reply, env map[stri
 		_, _ = io.WriteString(w, strings.Repeat("long ", 1000))
 	}))
 	t.Cleanup(tools.Close)
+	w := newWeb(t)
 	all := map[string]string{
-		"OPENAI_BASE_URL": models.URL + "/v1", "OPENAI_API_KEY": "sk-fake",
-		"HOB_EGRESS_ALLOW": strings.TrimPrefix(tools.URL, "http://") + "," + strings.TrimPrefix(models.URL, "http://"),
+		"OPENAI_BASE_URL": models.URL + "/v1", "OPENAI_API_KEY": "sk-fake", "EXA_BASE_URL": w.exaURL,
+		"HOB_EGRESS_ALLOW": w.allow() + "," + strings.TrimPrefix(tools.URL, "http://") + "," + strings.TrimPrefix(models.URL, "http://"),
 	}
 	for k, v := range env {
 		all[k] = v
 	}
-	return &stage{t: t, c: install(t, all).serve().client(), model: fake, tools: tools.URL, at: models.URL}
+	return &stage{t: t, c: install(t, all).serve().client(), model: fake, tools: tools.URL, at: models.URL, web: w}
 }
 
 // agent makes an agent, with a tool at a path where one is named.
@@ -234,8 +238,12 @@ func beginning(text string, marks ...string) string {
 func TestSettings_EveryKeyChangesSomething(t *testing.T) {
 	t.Parallel()
 	all := proofs()
+	maps.Copy(all, webProofs())
 	for _, k := range settings.Registry() {
 		p, ok := all[k.Name]
+		if k.Name == settings.FirecrawlAPIBase {
+			continue // TestSettings_FirecrawlBaseChangesWhoIsAsked
+		}
 		if !ok {
 			t.Errorf("nothing proves that the setting %s has a reader", k.Name)
 			continue

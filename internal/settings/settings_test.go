@@ -417,7 +417,7 @@ func TestRegistry_IsWellFormed(t *testing.T) {
 	for _, c := range settings.Categories() {
 		labels[c.Name] = c.Label
 	}
-	if diff := cmp.Diff(map[string]string{"agents": "Agents", "compaction": "Context compaction", "usage": "Usage and cost"}, labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"agents": "Agents", "tools": "Tools", "compaction": "Context compaction", "usage": "Usage and cost"}, labels); diff != "" {
 		t.Errorf("categories (-want +got):\n%s", diff)
 	}
 	seen := map[string]bool{}
