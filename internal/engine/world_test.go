@@ -206,6 +206,7 @@ type toolbox struct {
 	waiting  int // calls of "wait" under way, and the most of them that there were
 	most     int
 	vouched  bool
+	served   bool // "browse" is a function whatever the model can
 }
 
 func (b *toolbox) calls() []hob.Call {
@@ -225,6 +226,11 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 		switch a.ToolName {
 		case "read", "slow", "page", "wait":
 			spec.Recovery, spec.Parallel = hob.RecoverRead, true
+		case "browse":
+			spec.Kind, spec.Recovery = hob.WebTool, hob.RecoverRead
+			if spec.Native = g.WebSearch && !b.served; spec.Native {
+				spec.Search = &hob.WebSearchOptions{MaxUses: 3, AllowedDomains: []string{"yr.no"}}
+			}
 		case "keyed":
 			spec.Recovery = hob.RecoverKeyed
 		case "pinned":
