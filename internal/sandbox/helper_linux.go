@@ -174,7 +174,11 @@ func (h *helper) walls() error {
 	if err != nil {
 		return err
 	}
-	program, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	opened, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open this program: %w", err)
+	}
+	program, err := unix.FcntlInt(uintptr(opened), unix.F_DUPFD_CLOEXEC, outputFD+1) // whose number is needed
 	if err != nil {
 		return fmt.Errorf("open this program: %w", err)
 	}
