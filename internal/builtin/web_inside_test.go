@@ -258,3 +258,27 @@ func fixCRC(png []byte) []byte {
 	const from, to = 12, 29 // the chunk's type and data
 	return binary.BigEndian.AppendUint32(png[:to:to], crc32.ChecksumIEEE(png[from:to]))
 }
+
+func TestPages_AreBoundedInTimeAndNumber(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Deps{Egress: egress.New(egress.Config{})})
+		for range maxPages {
+			s.pages <- struct{}{}
+		}
+		began := time.Now()
+		_, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, "<p>text</p>", pageFacts{URL: "https://example.com/"})
+		if hob.KindOf(err) != hob.Invalid || err.Error() != "too many pages are being read; try again" || time.Since(began) != pageTimeout {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		<-s.pages
+		page, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, "<p>text</p>", pageFacts{URL: "https://example.com/"})
+		if err != nil || len(page) != 4 {
+			t.Errorf("with a free place: %d members, %v", len(page), err)
+		}
+		synctest.Wait()
+		if len(s.pages) != maxPages-1 {
+			t.Errorf("%d places are taken", len(s.pages))
+		}
+	})
+}
