@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"hob"
 	"hob/client"
@@ -556,7 +559,28 @@ func databases(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"sqlite": ""}
 	if !testing.Short() {
-		all["postgres"] = pgtest.URL(t)
+		all["postgres"] = owned(t, pgtest.URL(t))
 	}
 	return all
+}
+
+// owned is a database's URL for a user that is made as docs/deploying.md says: it owns the database and makes the agents'
+// logins, and is no superuser.
+func owned(t *testing.T, admin string) string {
+	t.Helper()
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	name := "owner_of_" + strings.Trim(u.Path, "/")
+	if _, err := conn.Exec(t.Context(), "CREATE ROLE "+name+" LOGIN CREATEROLE; ALTER DATABASE "+strings.Trim(u.Path, "/")+" OWNER TO "+name); err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(name)
+	return u.String()
 }

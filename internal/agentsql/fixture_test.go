@@ -220,10 +220,19 @@ func dropLogins(t testing.TB, where string) {
 }
 
 // statements reads files of one statement per line; a line that begins with a
-// space, and the one after a comment, continue the statement before.
+// space, and the one after a comment, continue the statement before. "#### "
+// begins a class of statements.
 func statements(t testing.TB, names ...string) []string {
 	t.Helper()
+	all, _ := classes(t, names...)
+	return all
+}
+
+// classes is statements, and how many there are of each class.
+func classes(t testing.TB, names ...string) ([]string, map[string]int) {
+	t.Helper()
 	var all []string
+	count, class := map[string]int{}, ""
 	for _, name := range names {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
@@ -231,14 +240,19 @@ func statements(t testing.TB, names ...string) []string {
 		}
 		lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
 		for i, line := range lines {
+			if name, head := strings.CutPrefix(line, "#### "); head {
+				class = name
+				continue
+			}
 			if len(all) > 0 && (strings.HasPrefix(line, " ") || i > 0 && strings.HasPrefix(lines[i-1], "--")) {
 				all[len(all)-1] += "\n" + line
 				continue
 			}
 			all = append(all, line)
+			count[class]++
 		}
 	}
-	return all
+	return all, count
 }
 
 func (e engine) query(ctx context.Context, statement string) (agentsql.Rows, error) {

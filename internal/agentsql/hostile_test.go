@@ -8,17 +8,39 @@ import (
 	"hob/internal/agentsql"
 )
 
+// leastOf is how many statements of each class an engine is tried with.
+func leastOf(e engine) map[string]int {
+	least := map[string]int{
+		"other tables": 90, "several statements": 6, "writes and utilities": 30, "writes inside a select": 3,
+		"text and syntax": 12, "catalogues": 20, "functions": 35, "exhaustion": 40,
+	}
+	if e.name == "postgres" {
+		least["functions"], least["catalogues"], least["writes inside a select"], least["exhaustion"] = 110, 40, 8, 25
+		least["casts, types and operators"], least["locking"] = 40, 5
+	}
+	return least
+}
+
 // leastHostile is how many hostile statements each engine is tried with.
 const leastHostile = 120
 
 func TestQuery_RefusesHostileStatements(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e engine) {
-		all := statements(t, "hostile_common.sql", "hostile_"+e.name+".sql")
+		all, count := classes(t, "hostile_common.sql", "hostile_"+e.name+".sql")
 		if len(all) < leastHostile {
 			t.Fatalf("%d hostile statements, want at least %d", len(all), leastHostile)
 		}
-		t.Logf("%d hostile statements", len(all))
+		count["exhaustion"] += len(bombs(e)) // which are run elsewhere
+		for class, least := range leastOf(e) {
+			if count[class] < least {
+				t.Errorf("%d statements of the class %q, want at least %d", count[class], class, least)
+			}
+		}
+		if len(count) != len(leastOf(e)) {
+			t.Errorf("the classes are %v, want those of %v", count, leastOf(e))
+		}
+		t.Logf("%d hostile statements: %v", len(all), count)
 		for _, statement := range all {
 			if statement == "SELECT 1; --" { // one final semicolon and a comment are fine
 				continue

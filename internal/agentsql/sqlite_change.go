@@ -24,7 +24,7 @@ func (g *writeGuard) authorize(action int32, a, b, database string) bool {
 	own := strings.EqualFold(a, markerTable)
 	here := database == "" || database == SQLiteSchema
 	switch {
-	case action == sqlite3.SQLITE_SELECT:
+	case action == sqlite3.SQLITE_SELECT, action == sqlite3.SQLITE_RECURSIVE:
 		ok = true
 	case action == sqlite3.SQLITE_FUNCTION:
 		// Of checks, defaults and computed columns; trusted_schema is off.

@@ -3,8 +3,10 @@ package agentsql_test
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -648,4 +650,114 @@ func TestDescribeWrites_TellsVerbsAndWhatAnInsertNeeds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A change ends at its time, and leaves nothing behind.
+func TestWrite_StopsAtItsTimeout(t *testing.T) {
+	t.Parallel()
+	eachDesk(t, func(t *testing.T, d desk) {
+		if d.name == "postgres" {
+			d.script(t, "CREATE OR REPLACE FUNCTION log_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'")
+		} else {
+			d.script(t, "CREATE TRIGGER slow AFTER INSERT ON logged BEGIN INSERT INTO audit SELECT count(*) FROM ("+endless+"); END")
+		}
+		d.grant.SideEffects = true
+		before := d.digest(t)
+		w := d.write("insert logged", `{"body":"slow"}`, "")
+		w.Limits.Timeout, w.Key = 300*time.Millisecond, "slow"
+		start := time.Now()
+		_, err := d.db.Write(t.Context(), w)
+		if took := time.Since(start); kindOf(err) != agentsql.Timeout || took > w.Limits.Timeout+2*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		if after := d.digest(t); after != before {
+			t.Errorf("something changed:\n%s\n%s", before, after)
+		}
+		if got, err := d.db.Write(t.Context(), d.write("insert notes", `{"body":"next"}`, "")); err != nil || got.Rows != 1 {
+			t.Errorf("the next change: %+v, %v", got, err)
+		}
+	})
+}
+
+// Rows that another transaction holds are not waited for without end.
+func TestWrite_DoesNotWaitForLocksWithoutEnd(t *testing.T) {
+	t.Parallel()
+	eachDesk(t, func(t *testing.T, d desk) {
+		release := d.hold(t)
+		start := time.Now()
+		_, err := d.db.Write(t.Context(), d.write("update notes", `{"stars":1}`, `{"body":"first"}`))
+		if took := time.Since(start); kindOf(err) != agentsql.Busy || took > 5*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		release()
+		if got, err := d.db.Write(t.Context(), d.write("update notes", `{"stars":1}`, `{"body":"first"}`)); err != nil || got.Rows != 1 {
+			t.Errorf("behind the lock: %+v, %v", got, err)
+		}
+	})
+}
+
+// hold locks the notes until the returned function is called.
+func (d desk) hold(t *testing.T) (release func()) {
+	t.Helper()
+	if d.name == "postgres" {
+		conn, err := pgx.Connect(t.Context(), d.where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "BEGIN; SELECT * FROM hob_demo.notes FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		return func() { conn.Close(context.WithoutCancel(t.Context())) }
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: d.where, RawQuery: "_txlock=immediate"}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_ = tx.Rollback()
+		db.Close()
+	}
+}
+
+// What a process that died left half written is taken back at the next start,
+// and queries read on.
+func TestOpenSQLite_TakesBackWhatACrashLeft(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, sqliteEngine(t))
+	before := d.digest(t)
+	page := make([]byte, 512)
+	f, err := os.Open(d.where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Read(page); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	// A journal of zero pages: its header alone says that a write was under way.
+	journal := []byte{0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7}
+	journal = append(journal, make([]byte, 4)...)                                        // no records
+	journal = append(journal, 1, 2, 3, 4)                                                // nonce
+	journal = binary.BigEndian.AppendUint32(journal, binary.BigEndian.Uint32(page[28:])) // pages of the file
+	journal = binary.BigEndian.AppendUint32(journal, 512)
+	journal = binary.BigEndian.AppendUint32(journal, uint32(binary.BigEndian.Uint16(page[16:])))
+	journal = append(journal, make([]byte, 512-len(journal))...)
+	if err := os.WriteFile(d.where+"-journal", journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.query(t.Context(), "SELECT count(*) FROM orders"); err == nil {
+		t.Error("a file with a journal to roll back was read as it is")
+	}
+	again := d.reopen(t)
+	if rows, err := again.Query(t.Context(), agentsql.Query{Grant: d.engine.grant, SQL: "SELECT count(*) AS n FROM orders"}); err != nil || string(rows.JSON) != `[{"n":60}]` {
+		t.Errorf("behind the next start: %s, %v", rows.JSON, err)
+	}
+	if after := d.digest(t); after != before {
+		t.Errorf("something changed:\n%s\n%s", before, after)
+	}
 }

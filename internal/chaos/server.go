@@ -77,7 +77,8 @@ func (s *server) environment() []string {
 		"OPENAI_BASE_URL=http://" + s.pipe + "/v1", "OPENAI_API_KEY=chaos", "HOB_EGRESS_ALLOW=" + s.pipe,
 	}
 	if s.database != "" {
-		env = append(env, "HOB_DATABASE_URL="+s.database)
+		// The cluster is of its superuser alone.
+		env = append(env, "HOB_DATABASE_URL="+s.database, "HOB_ALLOW_POWERFUL_ROLE=on")
 	}
 	return append(env, s.env...)
 }

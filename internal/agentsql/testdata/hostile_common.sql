@@ -1,3 +1,4 @@
+#### other tables
 SELECT * FROM secrets
 SELECT token FROM secrets
 SELECT count(*) FROM secrets
@@ -60,6 +61,7 @@ SELECT secrets.* FROM secrets
 ((SELECT * FROM secrets))
 (SELECT * FROM orders) UNION ALL (SELECT 1, 2, token, 'a', 'b' FROM secrets)
 SELECT * FROM (SELECT * FROM (SELECT * FROM (SELECT * FROM secrets) a) b) c
+#### several statements
 SELECT 1; SELECT * FROM secrets
 SELECT 1;; 
 SELECT 1; --
@@ -67,6 +69,7 @@ SELECT 1; --
 SELECT 1; DELETE FROM orders
 SELECT ';'; DELETE FROM orders
 SELECT 1 /* ; */ ; DROP TABLE orders
+#### writes and utilities
 DELETE FROM orders
 UPDATE orders SET note = 'x'
 INSERT INTO orders VALUES (99, 1, 'open', '2025-01-01', NULL)
@@ -85,14 +88,18 @@ SAVEPOINT a
 REINDEX orders
 VACUUM
 ANALYZE
+#### text and syntax
 /* hi */ DELETE FROM orders
 -- SELECT
 DELETE FROM orders
+#### writes inside a select
 WITH x AS (SELECT 1) DELETE FROM orders
 WITH x AS (SELECT 1) UPDATE orders SET note = 'x'
 WITH x AS (SELECT 1) INSERT INTO orders SELECT 99, 1, 'open', '2025-01-01', NULL
+#### writes and utilities
 EXPLAIN DELETE FROM orders
 EXPLAIN UPDATE orders SET note = 'x'
+#### text and syntax
 SELECT 'unterminated
 SELECT "unterminated
 SELECT (1

@@ -1,3 +1,4 @@
+#### other tables
 SELECT * FROM public.secrets
 SELECT * FROM private.secrets
 SELECT * FROM "public"."secrets"
@@ -44,12 +45,14 @@ SELECT xmlelement(name a, 'b')
 SELECT xmlforest(id) FROM orders
 SELECT xmlparse(DOCUMENT '<a/>')
 SELECT '<a/>'::xml
+#### functions
 SELECT query_to_xml('SELECT * FROM public.secrets', true, true, '')
 SELECT table_to_xml('public.secrets', true, true, '')
 SELECT schema_to_xml('public', true, true, '')
 SELECT database_to_xml(true, true, '')
 SELECT cursor_to_xml('hob_rows', 1, true, true, '')
 SELECT query_to_xmlschema('SELECT 1', true, true, '')
+#### catalogues
 SELECT * FROM pg_class
 SELECT * FROM pg_catalog.pg_class
 SELECT relname FROM pg_class WHERE relname = 'secrets'
@@ -84,6 +87,7 @@ SELECT * FROM information_schema.tables
 SELECT * FROM information_schema.columns
 SELECT table_name FROM information_schema.tables
 SELECT * FROM information_schema.role_table_grants
+#### functions
 SELECT current_user
 SELECT session_user
 SELECT user
@@ -137,6 +141,7 @@ SELECT pg_total_relation_size('public.secrets')
 SELECT pg_database_size('postgres')
 SELECT pg_relation_filepath('orders')
 SELECT pg_table_is_visible(1)
+#### casts, types and operators
 SELECT to_regclass('public.secrets')
 SELECT to_regclass('public.nosuch')
 SELECT to_regproc('steal')
@@ -156,12 +161,14 @@ SELECT 'int4'::regtype
 SELECT 16384::oid::regclass::text
 SELECT oid '1'
 SELECT '1'::oid
+#### catalogues
 SELECT tableoid FROM orders
 SELECT tableoid::regclass FROM orders
 SELECT ctid FROM orders
 SELECT xmin FROM orders
 SELECT cmax FROM orders
 SELECT orders.tableoid, id FROM orders
+#### functions
 SELECT pg_typeof(1)
 SELECT format_type(23, NULL)
 SELECT obj_description(1)
@@ -243,6 +250,7 @@ SELECT * FROM hob_demo.steal()
 SELECT hob_demo.lower('X')
 SELECT hob_demo.total(id) FROM orders
 SELECT total(id) FROM orders
+#### casts, types and operators
 SELECT 1 OPERATOR(hob_demo.+) 2
 SELECT 1 <<< 2
 SELECT 1 OPERATOR(hob_demo.<<<) 2
@@ -264,20 +272,24 @@ SELECT '{1}'::regclass[]
 SELECT ARRAY['secrets']::regclass[]
 SELECT '(1)'::hob_demo.pair
 SELECT id::hob_demo.money_like FROM orders
+#### other tables
 SELECT * FROM hob_demo.mood
 SELECT hob_demo.orders.id FROM public.secrets
 SELECT 'a' COLLATE hob_demo.own
+#### locking
 SELECT * FROM orders FOR UPDATE
 SELECT * FROM orders FOR SHARE
 SELECT * FROM orders FOR NO KEY UPDATE SKIP LOCKED
 SELECT * FROM orders FOR KEY SHARE NOWAIT
 SELECT * FROM (SELECT * FROM orders FOR UPDATE) x
+#### writes inside a select
 SELECT * INTO stolen FROM orders
 SELECT * INTO TEMP stolen FROM orders
 WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x
 WITH x AS (UPDATE orders SET note = 'x' RETURNING *) SELECT * FROM x
 WITH x AS (INSERT INTO orders VALUES (99, 1, 'open', '2025-01-01') RETURNING *) SELECT * FROM x
 SELECT * FROM (DELETE FROM orders RETURNING *) x
+#### writes and utilities
 MERGE INTO orders USING products ON false WHEN MATCHED THEN DELETE
 TRUNCATE orders
 COPY orders TO STDOUT
@@ -303,6 +315,7 @@ CLUSTER
 CHECKPOINT
 DISCARD ALL
 LOAD 'x'
+#### writes and utilities
 EXPLAIN ANALYZE SELECT 1
 EXPLAIN ANALYSE SELECT 1
 EXPLAIN VERBOSE ANALYZE SELECT 1
@@ -318,11 +331,13 @@ EXPLAIN DECLARE c CURSOR FOR SELECT 1
 EXPLAIN CREATE TABLE x AS SELECT 1
 EXPLAIN SELECT * FROM order_totals
 EXPLAIN EXPLAIN SELECT 1
+#### exhaustion
 SELECT repeat('x', 1000000000)
 SELECT repeat('x', id * 1000000) FROM orders
 SELECT lpad('x', 1000000000)
 SELECT rpad('x', 500000000, 'y')
 SELECT repeat('x', (SELECT 1000000000))
+#### text and syntax
 SELECT E'\'' FROM public.secrets
 SELECT $$;$$ FROM public.secrets
 SELECT $a$ ' $a$, token FROM public.secrets
@@ -330,17 +345,21 @@ SELECT 1 AS ":relid", token AS "} {RANGETBLENTRY :relid 0" FROM public.secrets
 SELECT '1' ":funcid", version() "\" :funcid 870"
 SELECT nosuchcolumn FROM public.secrets
 SELECT nosuchcolumn FROM public.nosuch
+#### functions
 SELECT o.peek FROM orders o
 SELECT peek(o) FROM orders o
 SELECT (o).peek FROM orders o
 SELECT o.name FROM moods o
 SELECT name(o.id::text) FROM orders o
 SELECT (o).tableoid FROM orders o
+#### text and syntax
 SELECT 1 FROM orders) hob_statement, (SELECT 1
 SELECT 1 FROM orders) hob_statement, LATERAL (SELECT token FROM public.secrets
+#### casts, types and operators
 SELECT o.id FROM orders o ORDER BY o.id USING OPERATOR(hob_demo.<<<)
 SELECT NULL::hob_demo.orders
 SELECT jsonb_populate_record(o, '{}') FROM orders o
+#### functions
 SELECT 'x' IS NORMALIZED AND version() IS NOT NULL
 SELECT EXTRACT(epoch FROM pg_postmaster_start_time())
 SELECT TRIM(BOTH version() FROM 'x')

@@ -1,8 +1,10 @@
+#### other tables
 SELECT * FROM [secrets]
 SELECT * FROM `secrets`
 SELECT * FROM main.secrets
 SELECT * FROM "main"."secrets"
 SELECT * FROM main . secrets
+#### catalogues
 SELECT * FROM temp.sqlite_master
 SELECT * FROM sqlite_master
 SELECT * FROM sqlite_schema
@@ -23,6 +25,7 @@ SELECT * FROM pragma_compile_options
 SELECT * FROM pragma_table_xinfo('secrets')
 SELECT file FROM pragma_database_list()
 SELECT (SELECT group_concat(name) FROM pragma_table_list)
+#### writes and utilities
 PRAGMA table_info(secrets)
 PRAGMA database_list
 PRAGMA query_only = 0
@@ -31,6 +34,7 @@ EXPLAIN PRAGMA database_list
 ATTACH 'x.db' AS x
 ATTACH ':memory:' AS x
 DETACH main
+#### other tables
 SELECT * FROM hidden_docs
 SELECT * FROM hidden_docs('word')
 SELECT * FROM docs
@@ -46,6 +50,7 @@ SELECT id FROM leaky
 SELECT count(*) FROM leaky
 WITH leaky AS (SELECT token FROM secrets) SELECT * FROM leaky
 WITH order_totals AS (SELECT token FROM secrets) SELECT * FROM order_totals
+#### functions
 SELECT load_extension('x')
 SELECT load_extension('x', 'y')
 SELECT readfile('/etc/passwd')
@@ -78,6 +83,7 @@ SELECT rtreecheck('x')
 SELECT geopoly_debug(1)
 SELECT subtype(1)
 SELECT unistr_quote('x')
+#### other tables
 SELECT * FROM orders INDEXED BY secret_index
 SELECT * FROM json_each((SELECT token FROM secrets LIMIT 1))
 SELECT value FROM json_each((SELECT json_group_array(token) FROM secrets))
@@ -93,13 +99,18 @@ SELECT * FROM orders, json_each((SELECT json_array(token) FROM secrets))
 SELECT rowid FROM secrets
 SELECT _rowid_ FROM secrets
 SELECT oid FROM secrets
+#### writes and utilities
 REPLACE INTO orders VALUES (1, 1, 'open', '2025-01-01', NULL)
 DELETE FROM orders RETURNING *
 INSERT INTO orders VALUES (99, 1, 'open', '2025-01-01', NULL) RETURNING *
+#### writes inside a select
 WITH x AS (SELECT 1) REPLACE INTO orders VALUES (1, 1, 'open', '2025-01-01', NULL)
+#### other tables
 EXPLAIN QUERY PLAN SELECT * FROM secrets
 EXPLAIN QUERY PLAN SELECT * FROM leaky
+#### text and syntax
 EXPLAIN EXPLAIN SELECT 1
+#### writes and utilities
 CREATE VIRTUAL TABLE v USING fts5(a)
 CREATE TRIGGER t AFTER INSERT ON orders BEGIN SELECT 1; END
 CREATE INDEX i ON orders (note)
@@ -107,14 +118,17 @@ DROP INDEX orders_by_customer
 VACUUM INTO '/tmp/hob-copy.db'
 RELEASE a
 END
+#### text and syntax
 SELECT ?1
 SELECT ?
 SELECT :name
 SELECT @name
 SELECT id FROM orders WHERE note = "TOP-SECRET"
+#### functions
 SELECT * FROM generate_series(1, 10)
 SELECT * FROM fts5vocab
 SELECT * FROM csv
+#### other tables
 SELECT x'00' || (SELECT token FROM secrets LIMIT 1)
 SELECT token FROM secrets UNION SELECT note FROM orders ORDER BY 1
 TABLE secrets
