@@ -109,6 +109,8 @@ func (p *printer) event(e hob.Event) error {
 		p.line("", indent(text, "    "))
 	case hob.EventToolResult:
 		p.result(f)
+	case hob.EventWebSearch:
+		p.search(e)
 	case hob.EventComplete:
 		return p.complete(e, f)
 	default:
@@ -168,6 +170,32 @@ func (p *printer) result(f raw) {
 	}
 	p.line(s, strings.TrimPrefix(indent(mark+text, "  "), "  "))
 	p.line(dim, fmt.Sprintf("  %d ms", f.DurationMS))
+}
+
+// search shows what the model's provider searched for by itself. Its result has other members than that of a tool.
+func (p *printer) search(e hob.Event) {
+	var s hob.WebSearchEvent
+	if err := json.Unmarshal(e.Data, &s); err != nil {
+		p.err = fmt.Errorf("read event %d (%s): %w", e.Seq, e.Type, err)
+		return
+	}
+	line := "→ " + s.ToolName + " by the provider"
+	if s.Query != "" {
+		line += ": " + strings.Join(strings.Fields(s.Query), " ")
+	}
+	p.line(cyan, line)
+	if s.Error != "" {
+		p.line(red, "← error: "+s.Error)
+		return
+	}
+	found := make([]string, 0, len(s.Results))
+	for _, r := range s.Results {
+		found = append(found, r.URL)
+	}
+	if len(found) == 0 {
+		found = []string{"(no pages named)"}
+	}
+	p.line(green, strings.TrimPrefix(indent("← "+shorten(strings.Join(found, "\n"), resultLines, resultChars), "  "), "  "))
 }
 
 func (p *printer) complete(e hob.Event, f raw) error {

@@ -314,3 +314,18 @@ func TestScripted_SearchesOnlyWhereItIsAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestSearch_BlocksAreBounded: what is kept to be sent back may not fill the memory.
+func TestSearch_BlocksAreBounded(t *testing.T) {
+	t.Parallel()
+	reply := fakeai.Text("ok")
+	for range 5 {
+		reply.Searches = append(reply.Searches, fakeai.Search{Query: "a", Pages: []fakeai.Page{{Title: strings.Repeat("x", provider.MaxCallBytes/4), URL: "https://a.example"}}})
+	}
+	b := newBed(t, vendorOf(t, "anthropic/claude-sonnet-4-5"), fakeai.Always(reply), nil)
+	r := ask("Weather?")
+	r.WebSearch = &hob.WebSearchOptions{}
+	if got := search(t, b.model, r); got.Err == nil || len(got.Searches) != 3 {
+		t.Errorf("%v after %d searches", got.Err, len(got.Searches))
+	}
+}
