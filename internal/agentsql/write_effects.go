@@ -143,6 +143,7 @@ func (f follower) follow(table string, op Operation, columns []string) {
 				f.child(table, op, k, Delete)
 			case setNull:
 				f.child(table, op, k, Update)
+			case noAction:
 			}
 		}
 	}

@@ -137,15 +137,11 @@ func convertSQLite(c targetColumn, raw json.RawMessage) (param, error) {
 			}
 			return param{kind: blobParam, text: string(b)}, nil
 		}
-		switch c.kind {
-		case integerColumn:
-			if _, err := strconv.ParseInt(s, 10, 64); err != nil {
-				return misfit("an integer")
-			}
-		case realColumn:
-			if _, err := strconv.ParseFloat(s, 64); err != nil {
-				return misfit("a number")
-			}
+		if _, err := strconv.ParseInt(s, 10, 64); c.kind == integerColumn && err != nil {
+			return misfit("an integer")
+		}
+		if _, err := strconv.ParseFloat(s, 64); c.kind == realColumn && err != nil {
+			return misfit("a number")
 		}
 		return param{kind: textParam, text: s}, nil
 	case '{', '[':
@@ -204,7 +200,7 @@ func sqliteKind(declared string) columnKind {
 		return jsonColumn
 	case has("BLOB"):
 		return blobColumn
-	case has("REAL", "FLOA", "DOUB"):
+	case has("REAL", "FLOA", "DOUB"): //nolint:misspell // as the engine has it
 		return realColumn
 	}
 	return plainColumn // NUMERIC or none: numbers, dates, booleans

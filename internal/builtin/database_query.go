@@ -23,8 +23,9 @@ const (
 	describeTimeout = 5 * time.Second
 	// maxRowsKey is that of the rows of one result.
 	maxRowsKey = "max_rows"
-	// MaxQueryRows and MaxDatabaseTimeout are the ceilings of what an assignment can set.
-	MaxQueryRows       = 100_000
+	// MaxQueryRows is the ceiling of max_rows.
+	MaxQueryRows = 100_000
+	// MaxDatabaseTimeout is that of timeout_seconds, of both tools.
 	MaxDatabaseTimeout = MaxToolTimeout
 	// databaseGrace is what a call may take beyond the time of its statement: a login is made once, and a commit that was
 	// sent is waited for.
@@ -80,7 +81,7 @@ func readTables(s *Set, keys map[string]json.RawMessage) (any, error) {
 func (s *Set) readSchemas(keys map[string]json.RawMessage) (map[string][]string, error) {
 	raw, ok := keys[schemasKey]
 	if !ok || s.deps.Database == nil {
-		return nil, nil
+		return map[string][]string{}, nil
 	}
 	return s.deps.Database.CheckGrant(raw)
 }
