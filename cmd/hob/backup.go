@@ -22,7 +22,8 @@ import (
 
 const backupHelp = `Writes everything Hob has stored into one file, as it was at one moment, while hob serve may go on. FILE is a name that is
 not there yet, a folder, or - for standard output; where left out, hob-backup-TIME.tar.gz in this folder. With SQLite the
-agents' database project.db is in it too, unless HOB_PROJECT_DATABASE_URL names another.
+agents' database project.db is in it too, unless HOB_PROJECT_DATABASE_URL names another. The bytes of files are in it where
+they lie in the data folder; of those in an S3-compatible place (--storage) only the names are.
 
 Not in it are the seal key, service.key and hob.toml: whoever has the archive and the seal key has every secret. Keep the
 seal key (seal.key in the data folder, or HOB_SEAL_KEY) in another place: without it the secrets in the backup cannot be
@@ -33,7 +34,7 @@ Options:
 
 // storeOptions are what a command needs that works on the store itself.
 func storeOptions() []string {
-	return []string{"--data", "--database", "--project-database", "HOB_SEAL_KEY"}
+	return []string{"--data", "--database", "--project-database", "--storage", "HOB_SEAL_KEY"}
 }
 
 // restoreOptions are those, and what finds a server.
@@ -150,6 +151,11 @@ func writeBackup(ctx context.Context, c config.Config, to backupTo) (err error) 
 	if err := noHob(c); err != nil {
 		return err
 	}
+	held, letGo, err := holdFiles(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, letGo()) }()
 	d, err := store.OpenDump(ctx, store.Config{DSN: c.Database, Dir: c.Data})
 	if err != nil {
 		return locked(c, err)
@@ -160,6 +166,13 @@ func writeBackup(ctx context.Context, c config.Config, to backupTo) (err error) 
 		return err
 	}
 	src := backup.Source{Dump: d, Version: buildVersion(), Now: to.began}
+	if held != nil {
+		if err := held.More(ctx); err != nil { // what came between taking hold and the moment of the rows
+			return err
+		}
+		src.Files = blobsOf(held)
+	}
+	src.Elsewhere, _, _ = strings.Cut(c.Storage, "?")
 	if path := ownProject(c); path != "" && exists(path) {
 		dir, err := os.MkdirTemp(to.dir, ".hob-backup-") // made with mode 0700
 		if err != nil {
@@ -181,6 +194,12 @@ func writeBackup(ctx context.Context, c config.Config, to backupTo) (err error) 
 	fmt.Fprintf(&b, "  %s, schema %d: %s\n", m.Store.Dialect, m.Store.Schema, contents(m))
 	if m.Project != nil {
 		fmt.Fprintf(&b, "  the agents' %s: %s\n", projectFile, size(m.Project.Size))
+	}
+	switch {
+	case m.Files.Elsewhere != "":
+		fmt.Fprintf(&b, "  files: NOT in it; their bytes lie in %s, which has its own backups\n", m.Files.Elsewhere)
+	case m.Files.Count > 0:
+		fmt.Fprintf(&b, "  %s: %s\n", count(int(m.Files.Count), "file"), size(m.Files.Size))
 	}
 	if moved != "" {
 		fmt.Fprintf(&b, "  note: this database was moved to %s; the backup is of what was left here\n", moved)

@@ -229,6 +229,9 @@ func migrateTo(ctx context.Context, w world, c config.Config, url string) (err e
 	if err := compared(w, d.Tables(), done.Tables); err != nil {
 		return err
 	}
+	if err := disownFiles(ctx, c); err != nil {
+		return err
+	}
 	fmt.Fprintf(w.stdout, "all tables are equal. %s is marked as moved; it stays as it is, and hob serve refuses it (back: hob migrate --reopen)\n"+
 		"now start hob serve with HOB_DATABASE_URL set to the new address and the same seal key (%s)\n", from.Address(), sealPlace(c))
 	if done.Unfinished > 0 {

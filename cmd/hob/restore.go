@@ -101,14 +101,19 @@ func restoreFile(ctx context.Context, w world, c config.Config, path string, mos
 		return err
 	}
 	p := &projectRestore{archive: a, dir: c.Data}
-	ready := func() error { return nil }
+	ready := func() error { return restoreFiles(ctx, c, a) }
 	if ownProject(c) != "" && m.Project != nil {
 		if !exists(filepath.Join(c.Data, store.FileName)) { // else what is in there is the better reason to refuse
 			if err := p.free(); err != nil {
 				return notEmpty(c, err)
 			}
 		}
-		ready = p.place
+		ready = func() error {
+			if err := restoreFiles(ctx, c, a); err != nil {
+				return err
+			}
+			return p.place()
+		}
 	}
 	done, err := store.Load(ctx, store.Config{DSN: c.Database, Dir: c.Data, Box: box}, store.Loading{
 		Shape: m.Store, Chunks: a.Chunks(), Hold: true, Ready: ready,
@@ -124,6 +129,9 @@ func restoreFile(ctx context.Context, w world, c config.Config, path string, mos
 	}
 	fmt.Fprintf(w.stdout, "restored into %s in %s: every row was read back and its digest is the archive's\n",
 		plain(store.Config{DSN: c.Database, Dir: c.Data}.Address()), hob.SystemClock().Sub(began).Round(time.Millisecond))
+	if _, err := fmt.Fprint(w.stdout, filesRestored(c, m)); err != nil {
+		return err
+	}
 	return tellRestored(w, c, path, m.Project != nil, done.Unfinished)
 }
 

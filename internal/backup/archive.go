@@ -52,7 +52,7 @@ func Verify(file io.ReadSeeker, max int64) (*Archive, error) {
 		max = DefaultMaxSize
 	}
 	a := &Archive{file: file, max: max}
-	v := verifier{sums: map[string]*store.Sum{}}
+	v := verifier{sums: map[string]*store.Sum{}, files: newFilesSum()}
 	r, err := a.open()
 	if err != nil {
 		return nil, err
@@ -127,6 +127,7 @@ func (r *reader) next() (string, error) {
 	case h.Name == manifestName:
 		r.last = true
 	case h.Name == projectName && !r.began:
+	case isFile(h.Name) && r.table == "":
 	case table != "" && (table == r.table && part == r.part+1 || table != r.table && part == 1):
 		r.table, r.part = table, part
 	default:
@@ -134,6 +135,12 @@ func (r *reader) next() (string, error) {
 	}
 	r.began = true
 	return h.Name, nil
+}
+
+// isFile says whether an entry is the bytes of a file; what its name may be knows who stores it.
+func isFile(name string) bool {
+	blob, ok := strings.CutPrefix(name, filesPrefix)
+	return ok && blob != "" && !strings.ContainsAny(blob, "/\\")
 }
 
 // partOf reads the name of a part of a table; "" for another name.
@@ -185,6 +192,7 @@ const maxTables = 1000
 type verifier struct {
 	sums     map[string]*store.Sum
 	project  *File
+	files    *filesSum
 	manifest *Manifest
 }
 
@@ -204,6 +212,12 @@ func (v *verifier) take(name string, r *reader) error {
 			return err
 		}
 		return v.read(text)
+	}
+	if isFile(name) {
+		if _, err := v.files.add(io.Discard, r.blob(name)); err != nil {
+			return r.fault(err)
+		}
+		return nil
 	}
 	lines, err := r.whole(name, maxPart)
 	if err != nil {
@@ -260,6 +274,15 @@ func (v *verifier) compare() error {
 	for name := range v.sums {
 		return damaged("table %.80q is not in its manifest", name)
 	}
+	bytes := v.files.files()
+	if said := v.manifest.Files; said != nil {
+		bytes.Elsewhere = said.Elsewhere
+		if *said != *bytes {
+			return damaged("the files are not what the manifest says")
+		}
+	} else if v.files.count > 0 || v.manifest.Format > 1 {
+		return damaged("its manifest says nothing of the files")
+	}
 	said, got := v.manifest.Project, v.project
 	if (said == nil) != (got == nil) || said != nil && *said != *got {
 		return damaged("%s is not what the manifest says", projectName)
@@ -276,7 +299,7 @@ func (a *Archive) Chunks() iter.Seq2[store.Chunk, error] {
 			if name, err = r.next(); errors.Is(err, io.EOF) {
 				return
 			}
-			if err != nil || name == projectName || name == manifestName {
+			if err != nil || name == projectName || name == manifestName || isFile(name) {
 				continue
 			}
 			var lines []byte
@@ -309,4 +332,26 @@ func (a *Archive) Project(w io.Writer) error {
 		return damaged("%s changed while it was read", projectName)
 	}
 	return nil
+}
+
+// blob is the entry that was just found, as the bytes of a file.
+func (r *reader) blob(name string) Blob {
+	return Blob{Name: strings.TrimPrefix(name, filesPrefix), Size: r.size, Body: r.tar}
+}
+
+// Blobs gives the bytes of files, each to be read before the next.
+func (a *Archive) Blobs() iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		r, err := a.open()
+		for err == nil {
+			var name string
+			if name, err = r.next(); errors.Is(err, io.EOF) || r.table != "" || r.last {
+				return // all of them come before the rows
+			}
+			if err == nil && isFile(name) && !yield(r.blob(name), nil) {
+				return
+			}
+		}
+		yield(Blob{}, err)
+	}
 }

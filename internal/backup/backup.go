@@ -1,5 +1,5 @@
-// Package backup writes an installation into one file and reads it back: a tar.gz of the store's rows, a table after the
-// other, the agents' SQLite file and a manifest with counts and digests.
+// Package backup writes an installation into one file and reads it back: a tar.gz of the agents' SQLite file, the bytes of
+// files where they lie in a folder, the store's rows, a table after the other, and a manifest with counts and digests.
 //
 // It holds no key and no configuration: who has both the archive and the seal key has every secret in it, so they are kept
 // apart. The digests find damage, not forgery. The package is not for choosing folders or talking to people, which the
@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 	"os"
@@ -24,12 +25,14 @@ import (
 	"hob/internal/store"
 )
 
-// Format is the version of the archive's layout.
-const Format = 1
+// Format is the version of the archive's layout. 1 had no files.
+const Format = 2
 
-// The names in an archive, in their order: the agents' file, the rows in parts of few megabytes, the manifest.
+// The names in an archive, in their order: the agents' file, the bytes of files by the names of their blobs, the rows in
+// parts of few megabytes, the manifest.
 const (
 	projectName  = "project.db"
+	filesPrefix  = "files/"
 	partName     = "tables/%s/%06d.jsonl"
 	manifestName = "manifest.json"
 )
@@ -41,6 +44,23 @@ type Manifest struct {
 	CreatedAt hob.Time    `json:"created_at"`
 	Store     store.Shape `json:"store"`
 	Project   *File       `json:"project"` // the agents' SQLite file; null where there is none
+	Files     *Files      `json:"files,omitempty"`
+}
+
+// Files are the bytes of files.
+type Files struct {
+	// Elsewhere is the S3-compatible place where they lie, "" where they are in the archive.
+	Elsewhere string `json:"elsewhere,omitempty"`
+	Count     int64  `json:"count"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"` // over the name, size and bytes of each, in the archive's order
+}
+
+// Blob is the bytes of a file under their opaque name.
+type Blob struct {
+	Name string
+	Size int64
+	Body io.Reader
 }
 
 // File is a file in an archive.
@@ -62,8 +82,11 @@ func (m Manifest) Rows() int64 {
 type Source struct {
 	Dump    *store.Dump
 	Project string // a copy of the agents' SQLite file that nobody writes to; "" where there is none
-	Version string // of this program
-	Now     time.Time
+	// Files gives the bytes of files, each to be read before the next; nil where they lie in the place called Elsewhere.
+	Files     iter.Seq2[Blob, error]
+	Elsewhere string
+	Version   string // of this program
+	Now       time.Time
 }
 
 // Write writes an archive. It holds no more than a part of a table in memory.
@@ -78,6 +101,9 @@ func Write(ctx context.Context, w io.Writer, s Source) (Manifest, error) {
 		if m.Project, err = a.project(s.Project); err != nil {
 			return m, err
 		}
+	}
+	if m.Files, err = a.files(s); err != nil {
+		return m, err
 	}
 	if err := a.parts(s.Dump.Chunks(ctx)); err != nil {
 		return m, err
@@ -155,4 +181,49 @@ func (a *writer) project(path string) (*File, error) {
 		return nil, fmt.Errorf("write %s: %w", projectName, err)
 	}
 	return &File{info.Size(), hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// files writes the bytes of files, where they are to be in the archive.
+func (a *writer) files(s Source) (*Files, error) {
+	sum := newFilesSum()
+	if s.Files == nil {
+		f := sum.files()
+		f.Elsewhere = s.Elsewhere
+		return f, nil
+	}
+	for b, err := range s.Files {
+		if err != nil {
+			return nil, err
+		}
+		if err := a.head(filesPrefix+b.Name, b.Size); err != nil {
+			return nil, err
+		}
+		if n, err := sum.add(a.tar, b); err != nil {
+			return nil, fmt.Errorf("write a file: %w", err)
+		} else if n != b.Size {
+			return nil, fmt.Errorf("write a file: %s has %d bytes and not %d", b.Name, n, b.Size)
+		}
+	}
+	return sum.files(), nil
+}
+
+// filesSum counts and digests the bytes of files.
+type filesSum struct {
+	count, size int64
+	sum         hash.Hash
+}
+
+func newFilesSum() *filesSum { return &filesSum{sum: sha256.New()} }
+
+// add reads one and writes it to w.
+func (f *filesSum) add(w io.Writer, b Blob) (int64, error) {
+	fmt.Fprintf(f.sum, "%s %d\n", b.Name, b.Size)
+	n, err := io.Copy(io.MultiWriter(w, f.sum), b.Body)
+	f.count++
+	f.size += n
+	return n, err
+}
+
+func (f *filesSum) files() *Files {
+	return &Files{Count: f.count, Size: f.size, SHA256: hex.EncodeToString(f.sum.Sum(nil))}
 }

@@ -52,7 +52,13 @@ func filled(t *testing.T) store.Config {
 	return c
 }
 
-// archive backs a store up, with an agents' file of the given content.
+// blobs are two files' bytes, the second one empty.
+func blobs(yield func(backup.Blob, error) bool) {
+	_ = yield(backup.Blob{Name: "0a1b", Size: 4, Body: strings.NewReader("\x00\x01\n\xff")}, nil) &&
+		yield(backup.Blob{Name: "ff00", Body: strings.NewReader("")}, nil)
+}
+
+// archive backs a store up, with an agents' file of the given content; with one there are blobs, too.
 func archive(t *testing.T, c store.Config, project string) ([]byte, backup.Manifest) {
 	t.Helper()
 	d, err := store.OpenDump(t.Context(), c)
@@ -65,6 +71,7 @@ func archive(t *testing.T, c store.Config, project string) ([]byte, backup.Manif
 		if err := os.WriteFile(src.Project, []byte(project), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		src.Files = blobs
 	}
 	var b bytes.Buffer
 	m, err := backup.Write(t.Context(), &b, src)
@@ -143,7 +150,21 @@ func TestArchive_GivesBackWhatWasWritten(t *testing.T) {
 	if diff := cmp.Diff(m, a.Manifest); diff != "" {
 		t.Errorf("manifest (-written +read):\n%s", diff)
 	}
-	if m.Format != 1 || m.Hob != "v1" || m.Store.Dialect != "sqlite" || m.Store.Seal != c.Box.Fingerprint() || m.Rows() < 8 {
+	if m.Files.Count != 2 || m.Files.Size != 4 || m.Files.Elsewhere != "" {
+		t.Errorf("files %+v", m.Files)
+	}
+	var files []string
+	for b, err := range a.Blobs() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(b.Body)
+		files = append(files, fmt.Sprintf("%s %d %x %v", b.Name, b.Size, content, err))
+	}
+	if want := []string{"0a1b 4 00010aff <nil>", "ff00 0  <nil>"}; !slices.Equal(files, want) {
+		t.Errorf("files %q, want %q", files, want)
+	}
+	if m.Format != 2 || m.Hob != "v1" || m.Store.Dialect != "sqlite" || m.Store.Seal != c.Box.Fingerprint() || m.Rows() < 8 {
 		t.Errorf("%+v", m)
 	}
 	var got bytes.Buffer
@@ -215,15 +236,23 @@ func TestVerify_RefusesWhatIsNotWhole(t *testing.T) {
 			s := m["store"].(map[string]any)
 			s["tables"] = s["tables"].([]any)[1:]
 		}), "", `table "meta" is not in its manifest`},
-		{"a newer format", manifest(func(m map[string]any) { m["format"] = 2 }), "", "use the newer Hob"},
+		{"a newer format", manifest(func(m map[string]any) { m["format"] = 3 }), "", "use the newer Hob"},
 		{"no format", manifest(func(m map[string]any) { delete(m, "format") }), "", "names no format"},
 		{"an unknown field", manifest(func(m map[string]any) { m["more"] = 1 }), "", "manifest cannot be read"},
 		{"the agents' file changed", func(l []entry) []entry { l[0].content[0]++; return l }, "", "project.db is not what"},
 		{"the agents' file less", func(l []entry) []entry { return l[1:] }, "", "project.db is not what"},
+		{"a byte of a file changed", func(l []entry) []entry { l[find(l, "files/0a1b")].content[0]++; return l }, "", "files are not what"},
+		{"a file less", func(l []entry) []entry { i := find(l, "files/ff00"); return slices.Delete(l, i, i+1) }, "", "files are not what"},
+		{"a file more", func(l []entry) []entry { return slices.Insert(l, 1, file("files/00", "x")) }, "", "files are not what"},
+		{"a file under another name", func(l []entry) []entry { l[find(l, "files/0a1b")].Name = "files/0a1c"; return l }, "", "files are not what"},
+		{"a file in a folder", func(l []entry) []entry { return slices.Insert(l, 1, file("files/../x", "x")) }, "", "does not belong there"},
+		{"a file behind the rows", func(l []entry) []entry { return slices.Insert(l, len(l)-1, file("files/00", "x")) }, "", "does not belong there"},
+		{"a manifest without the files", manifest(func(m map[string]any) { delete(m, "files") }), "", "says nothing of the files"},
+		{"an old manifest with files", manifest(func(m map[string]any) { delete(m, "files"); m["format"] = 1 }), "", "says nothing of the files"},
 		{"an extra file", func(l []entry) []entry { return slices.Insert(l, 2, file("readme.txt", "x")) }, "", "does not belong there"},
 		{"a file behind the manifest", func(l []entry) []entry { return append(l, file("tables/zz/000001.jsonl", "[]\n")) }, "", "behind the manifest"},
 		{"a path up", func(l []entry) []entry { return slices.Insert(l, 1, file("../../etc/passwd", "x")) }, "", "does not belong there"},
-		{"a path up in a table", func(l []entry) []entry { return slices.Insert(l, 1, file("tables/../000001.jsonl", "[]\n")) }, "", `table ".." is not in its manifest`},
+		{"a path up in a table", func(l []entry) []entry { return slices.Insert(l, 3, file("tables/../000001.jsonl", "[]\n")) }, "", `table ".." is not in its manifest`},
 		{"an absolute path", func(l []entry) []entry { return slices.Insert(l, 1, file("/etc/passwd", "x")) }, "", "does not belong there"},
 		{"parts out of order", func(l []entry) []entry {
 			l[find(l, "tables/runs/")].Name = "tables/runs/000002.jsonl"
@@ -343,6 +372,56 @@ func TestVerify_RefusesOtherFiles(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "text": "hello", "a gzip of text": string(pack(t, nil, ""))[:20]} {
 		if _, err := backup.Verify(strings.NewReader(content), 0); hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), "damaged or none of Hob's") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where the bytes of files lie elsewhere the archive says so and holds none.
+func TestArchive_NamesThePlaceOfFilesThatAreElsewhere(t *testing.T) {
+	t.Parallel()
+	d, err := store.OpenDump(t.Context(), filled(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	m, err := backup.Write(t.Context(), &b, backup.Source{Dump: d, Version: "v1", Now: time.Now(), Elsewhere: "s3://hob-files/eu"})
+	if err := errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := backup.Verify(bytes.NewReader(b.Bytes()), 0)
+	if err != nil || a.Manifest.Files.Elsewhere != "s3://hob-files/eu" || m.Files.Count != 0 {
+		t.Errorf("%+v, %v", m.Files, err)
+	}
+	for range a.Blobs() {
+		t.Error("there is a file")
+	}
+	old := unpack(t, b.Bytes()) // one of the format before files
+	last := &old[len(old)-1]
+	fields := map[string]any{}
+	if err := json.Unmarshal(last.content, &fields); err != nil {
+		t.Fatal(err)
+	}
+	delete(fields, "files")
+	fields["format"] = 1
+	last.content, _ = json.Marshal(fields)
+	if _, err := backup.Verify(bytes.NewReader(pack(t, old, "")), 0); err != nil {
+		t.Errorf("an archive of the first format: %v", err)
+	}
+}
+
+func TestArchive_AFileThatIsNotAsLongAsItSaysFails(t *testing.T) {
+	t.Parallel()
+	d, err := store.OpenDump(t.Context(), filled(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, size := range []int64{1, 5} {
+		short := func(yield func(backup.Blob, error) bool) {
+			yield(backup.Blob{Name: "ab", Size: size, Body: strings.NewReader("abc")}, nil)
+		}
+		if _, err := backup.Write(t.Context(), io.Discard, backup.Source{Dump: d, Files: short}); err == nil {
+			t.Errorf("%d bytes were announced, 3 came, and nobody noticed", size)
 		}
 	}
 }

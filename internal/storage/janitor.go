@@ -31,27 +31,42 @@ const ownerMark = "owner"
 var errNotOwner = errors.New("the files belong to another database, so nothing of them is deleted; where that one is gone, " +
 	"delete the file or object \"" + ownerMark + "\" beside them, and restart the server")
 
-// owned says whether this store may delete blobs, and puts its name on them where there is none.
+// owned says whether this store may delete blobs, and puts its name on them where there is none. Once it may, it may as
+// long as the process lives.
 func (f *Files) owned(ctx context.Context) error {
+	f.owning.Lock()
+	defer f.owning.Unlock()
+	if f.isOwner {
+		return nil
+	}
 	id, err := f.Store.StorageID(ctx)
 	if err != nil {
 		return err
 	}
-	body, err := f.Backend.Open(ctx, ownerMark)
+	mark, err := f.mark(ctx)
 	if hob.KindOf(err) == hob.NotFound {
-		return f.Backend.Put(ctx, ownerMark, int64(len(id)), strings.NewReader(id))
+		if err := f.Backend.Put(ctx, ownerMark, int64(len(id)), strings.NewReader(id)); err != nil {
+			return fmt.Errorf("say whose the files are: %w", err)
+		}
+		mark, err = f.mark(ctx) // another one may have been there at the same time
 	}
 	if err != nil {
-		return err
-	}
-	mark, err := io.ReadAll(io.LimitReader(body, maxMark))
-	if err := errors.Join(err, body.Close()); err != nil {
 		return fmt.Errorf("read whose the files are: %w", err)
 	}
-	if string(mark) != id {
+	if mark != id {
 		return errNotOwner
 	}
+	f.isOwner = true
 	return nil
+}
+
+func (f *Files) mark(ctx context.Context) (string, error) {
+	body, err := f.Backend.Open(ctx, ownerMark)
+	if err != nil {
+		return "", err
+	}
+	mark, err := io.ReadAll(io.LimitReader(body, maxMark))
+	return string(mark), errors.Join(err, body.Close())
 }
 
 const maxMark = 100 // bytes

@@ -12,7 +12,7 @@ import (
 	"hob"
 )
 
-// partial marks a file that is not whole yet. It never has a blob's name.
+// partial ends the name of a file that is not whole yet: a blob's, a dot and 8 digits of its own come before.
 const partial = ".part"
 
 // Local keeps blobs as files of mode 0600, in a folder per first two digits of their names. It reaches nothing outside its
@@ -61,7 +61,7 @@ func (l *Local) Put(ctx context.Context, blob string, size int64, body io.Reader
 	if err := l.folder(folder); err != nil {
 		return err
 	}
-	part := path + partial
+	part := path + "." + hob.RandomHex(4) + partial
 	f, err := l.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("make a file: %w", err)

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,7 +48,7 @@ type Entry struct {
 	Written time.Time
 }
 
-var blobName = regexp.MustCompile(`^[0-9a-f]{32}(\.part)?$`)
+var blobName = regexp.MustCompile(`^[0-9a-f]{32}(\.[0-9a-f]{8}\.part)?$`)
 
 // NewBlob gives a name that no blob has.
 func NewBlob() string { return hob.RandomHex(16) }
@@ -101,6 +102,9 @@ type Config struct {
 // Files is the object storage. It is safe for concurrent use.
 type Files struct {
 	Config
+
+	owning  sync.Mutex
+	isOwner bool // see owned
 }
 
 var _ hob.FileService = (*Files)(nil)
