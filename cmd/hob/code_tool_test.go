@@ -73,7 +73,7 @@ func TestCodeExecute_FilesCanBeFetchedByTheirLinksWithoutAKey(t *testing.T) {
 			if ledger := actions(t, c, hob.UsageFilter{Run: run.RunID}); ledger[hob.ActionCodeExecute] != 1 {
 				t.Errorf("on the books are %v", ledger)
 			}
-			res, err := http.Get(got.Files[0].URL) //nolint:noctx // of a test, to this machine
+			res, err := http.Get(got.Files[0].URL)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,7 +59,7 @@ func (s *Sandbox) Check(ctx context.Context) ([]Wall, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.walls, s.off, s.tried = walls, err, time.Now()
+	s.walls, s.off, s.tried = walls, err, time.Now() //nolint:forbidigo // only time.Since reads it
 	return walls, err
 }
 

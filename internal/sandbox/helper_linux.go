@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -260,7 +261,7 @@ func again(program, output, version int) error {
 // was written yet. Its bounds are set before anything is.
 func (h *helper) startPython() error {
 	p := h.order.Python
-	cmd := exec.Command(p.Path, "-I", "-S", "-B", "-u", "-X", "utf8", h.gate)
+	cmd := exec.CommandContext(context.Background(), p.Path, "-I", "-S", "-B", "-u", "-X", "utf8", h.gate)
 	cmd.Dir = tmpDir
 	cmd.Env = []string{
 		"HOME=" + tmpDir, "TMPDIR=" + tmpDir, "PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8", "USER=user",

@@ -47,6 +47,7 @@ func TestHonestPrograms_RunAsAnywhere(t *testing.T) {
 		"js bigint":     {"javascript", `console.log(2n ** 100n, typeof 1n)`, "1267650600228229401496703205376n bigint\n", "", 0, nil},
 		"js await":      {"javascript", `const r = await Promise.all([1, 2].map(async x => { await new Promise(r => setTimeout(r, 5)); return x * 2 })); console.log(r)`, "[ 2, 4 ]\n", "", 0, nil},
 		"js main":       {"javascript", "async function main() { await null; console.log('done') }\nmain()", "done\n", "", 0, nil},
+		"js many jobs":  {"javascript", "let n = 0; while (n < 1200000) { await null; n++ }\nconsole.log(n)", "1200000\n", "", 0, nil},
 		"js rejected":   {"javascript", "async function main() { await null; throw new TypeError('no') }\nmain()", "", "TypeError: no", 1, nil},
 		"js thrown":     {"javascript", "function f() { throw new RangeError('far') }\nconsole.log('before')\nf()", "before\n", "RangeError: far", 1, nil},
 		"js syntax":     {"javascript", "let = = 1", "", "SyntaxError", 1, nil},

@@ -73,7 +73,7 @@ func (p *pool) python(ctx context.Context) (*interpreter, error) {
 	p.found.Lock()
 	defer p.found.Unlock()
 	if p.interpreter == nil && (p.noPython == nil || time.Since(p.lookedAt) > retryAfter) {
-		p.lookedAt = time.Now()
+		p.lookedAt = time.Now() //nolint:forbidigo // only time.Since reads it
 		if p.config.NoPython {
 			p.noPython = errors.New("python3 is not used on this machine")
 		} else {
@@ -186,12 +186,11 @@ func (p *pool) refill(language Language) {
 
 // check tries the walls from inside a helper of its own.
 func (p *pool) check(ctx context.Context) ([]Wall, error) {
-	canary, err := os.CreateTemp("", "hob-canary-")
+	// What no program may reach: a file that everybody else can read.
+	canary, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("make the file that no program may reach: %w", err)
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	defer func() { _ = os.Remove(canary.Name()) }()
-	defer func() { _ = canary.Close() }()
 	w, err := p.start(ctx, JavaScript)
 	if err != nil {
 		return nil, err
@@ -201,7 +200,7 @@ func (p *pool) check(ctx context.Context) ([]Wall, error) {
 	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil {
 		return nil, fmt.Errorf("try the walls: %w", err)
 	}
-	if err := send(w.conn, job{Probe: true, Path: canary.Name()}); err != nil {
+	if err := send(w.conn, job{Probe: true, Path: canary}); err != nil {
 		return nil, err
 	}
 	var out outcome

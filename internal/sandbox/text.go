@@ -61,12 +61,12 @@ func escape(s string) int {
 		return len(s)
 	case ']', 'P', 'X', '^', '_': // a text up to its terminator
 		for i := 2; i < len(s); i++ {
-			switch {
-			case s[i] == 0x07:
+			switch s[i] {
+			case 0x07:
 				return i + 1
-			case s[i] == '\n':
+			case '\n':
 				return i
-			case s[i] == 0x1b:
+			case 0x1b:
 				return min(i+2, len(s))
 			}
 		}

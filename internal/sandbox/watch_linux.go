@@ -26,7 +26,6 @@ type watch struct {
 	// own is what the helper itself had before the program began.
 	ownMemory int64
 	ownCPU    time.Duration
-	ended     time.Duration // processor time of processes that are gone already, as far as their parents know of it
 	highest   int64
 }
 
