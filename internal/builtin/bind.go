@@ -29,7 +29,7 @@ type source struct {
 
 // isKey says whether a member of config_override is no argument.
 func (s *source) isKey(name string, schema *inputSchema) bool {
-	return slices.Contains(s.keys, name) && !(s.argumentsFirst && name != rulesKey && schema.has(name))
+	return slices.Contains(s.keys, name) && (!s.argumentsFirst || name == rulesKey || !schema.has(name))
 }
 
 func (b *builtin) source(s *Set) source {

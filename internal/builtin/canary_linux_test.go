@@ -201,12 +201,16 @@ func tools(c *canaries) map[string]func(d builtin.Deps, r *net.Resolver, allow [
 			}
 		}
 	}
-	arg := func(address string) string { return string(must(json.Marshal(map[string]any{"url": address, "include_images": true}))) }
+	arg := func(address string) string {
+		return string(must(json.Marshal(map[string]any{"url": address, "include_images": true})))
+	}
 	plain := func(address string) string { return string(must(json.Marshal(map[string]string{"url": address}))) }
 	guard := func(r *net.Resolver, allow []egress.Entry) *egress.Guard {
 		return egress.New(egress.Config{Allow: allow, Resolver: r, ConnectTimeout: time.Second})
 	}
-	through := func(path, address string) string { return "http://" + publicSite.String() + path + "?u=" + url.QueryEscape(address) }
+	through := func(path, address string) string {
+		return "http://" + publicSite.String() + path + "?u=" + url.QueryEscape(address)
+	}
 	make1 := func(use func(t *testing.T, d builtin.Deps, address string)) func(builtin.Deps, *net.Resolver, []egress.Entry) attempt {
 		return func(d builtin.Deps, r *net.Resolver, allow []egress.Entry) attempt {
 			d.Egress = guard(r, allow)
@@ -225,9 +229,13 @@ func tools(c *canaries) map[string]func(d builtin.Deps, r *net.Resolver, allow [
 			row.Config.Endpoint = through("/to", u)
 			call(t, d, assignCustom(row, ""), `{}`)
 		}),
-		"web_scrape":                  make1(func(t *testing.T, d builtin.Deps, u string) { call(t, d, assign("web_scrape", ""), plain(u)) }),
-		"web_scrape after a redirect": make1(func(t *testing.T, d builtin.Deps, u string) { call(t, d, assign("web_scrape", ""), plain(through("/to", u))) }),
-		"an image of a page":          make1(func(t *testing.T, d builtin.Deps, u string) { call(t, d, assign("web_scrape", ""), arg(through("/page", u))) }),
+		"web_scrape": make1(func(t *testing.T, d builtin.Deps, u string) { call(t, d, assign("web_scrape", ""), plain(u)) }),
+		"web_scrape after a redirect": make1(func(t *testing.T, d builtin.Deps, u string) {
+			call(t, d, assign("web_scrape", ""), plain(through("/to", u)))
+		}),
+		"an image of a page": make1(func(t *testing.T, d builtin.Deps, u string) {
+			call(t, d, assign("web_scrape", ""), arg(through("/page", u)))
+		}),
 		"the address of an image": make1(func(t *testing.T, d builtin.Deps, u string) {
 			call(t, d, assign("web_scrape", ""), plain(strings.TrimSuffix(u, "/")+"/x.png"))
 		}),

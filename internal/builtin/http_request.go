@@ -239,7 +239,7 @@ func shownBody(res *egress.Response, text string, readable bool, most, maxResult
 	}
 	most = max(1, min(most, maxResult-len(cutNote(maxResult))))
 	short, more := cut(text, most)
-	if !more && !(readable && res.Truncated) {
+	if !more && (!readable || !res.Truncated) {
 		return text
 	}
 	return short + cutNote(most)

@@ -96,11 +96,7 @@ func mainContent(doc *html.Node, at *url.URL) *html.Node {
 	}
 	rest := clone(doc)
 	removeAll(find(rest, func(n *html.Node) bool {
-		switch n.DataAtom {
-		case atom.Nav, atom.Header, atom.Footer, atom.Aside:
-			return true
-		}
-		return false
+		return slices.Contains([]atom.Atom{atom.Nav, atom.Header, atom.Footer, atom.Aside}, n.DataAtom)
 	}))
 	if strings.TrimSpace(textOf(rest)) == "" {
 		return doc
@@ -142,16 +138,12 @@ func baseOf(doc *html.Node, at *url.URL) *url.URL {
 // tidyHTML takes out of a page what is no content, and makes its links absolute. Links that lead to no web page lose
 // their address, so that no Markdown carries a script.
 func tidyHTML(doc *html.Node, at *url.URL) {
+	noContent := []atom.Atom{
+		atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Iframe, atom.Frame, atom.Object, atom.Embed, atom.Svg, atom.Math,
+		atom.Canvas, atom.Link, atom.Base, atom.Input, atom.Select, atom.Textarea, atom.Dialog,
+	}
 	removeAll(find(doc, func(n *html.Node) bool {
-		if n.Type == html.CommentNode {
-			return true
-		}
-		switch n.DataAtom {
-		case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Iframe, atom.Frame, atom.Object, atom.Embed, atom.Svg,
-			atom.Math, atom.Canvas, atom.Link, atom.Base, atom.Input, atom.Select, atom.Textarea, atom.Dialog:
-			return n.Type == html.ElementNode
-		}
-		return false
+		return n.Type == html.CommentNode || n.Type == html.ElementNode && slices.Contains(noContent, n.DataAtom)
 	}))
 	for _, n := range find(doc, func(n *html.Node) bool { return n.Type == html.ElementNode }) {
 		if n.DataAtom == atom.Img && attr(n, "src") == "" {

@@ -50,7 +50,10 @@ func readLimits(keys map[string]json.RawMessage) (*limits, error) {
 		name string
 		read func(json.RawMessage) error
 	}{
-		{allowedHostsKey, l.readHosts}, {methodsKey, l.readMethods}, {timeoutKey, l.readTimeout}, {recoveryKey, l.readRecovery},
+		{allowedHostsKey, l.readHosts},
+		{methodsKey, l.readMethods},
+		{timeoutKey, l.readTimeout},
+		{recoveryKey, l.readRecovery},
 		{resultKey, l.readResult},
 		{maxCharsKey, func(raw json.RawMessage) error { return readCount(raw, maxCharsKey, minShown, maxShown, &l.maxChars) }},
 		{maxCallsKey, func(raw json.RawMessage) error { return readCount(raw, maxCallsKey, 1, maxCalls, &l.maxCalls) }},

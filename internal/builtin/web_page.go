@@ -115,7 +115,7 @@ func decoded(body []byte, contentType string) string {
 func plainPage(in *scrapeArgs, text string, facts pageFacts) []member {
 	var page []member
 	for _, f := range pageFormats {
-		if !slices.Contains(in.Formats, f) && !(f == "markdown" && in.IncludeImages) {
+		if !slices.Contains(in.Formats, f) && (f != "markdown" || !in.IncludeImages) {
 			continue
 		}
 		value := encode(text)

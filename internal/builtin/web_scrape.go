@@ -223,7 +223,7 @@ func (t *webScrape) askFirecrawl(ctx context.Context, c hob.Call, f service, in 
 		Error   string          `json:"error"`
 		Data    json.RawMessage `json:"data"`
 	}
-	if json.Unmarshal(body, &answer) != nil {
+	if !reads(body, &answer) {
 		return nil, free("Firecrawl answered with something that is no page"), nil
 	}
 	page, ok := members(answer.Data)

@@ -66,8 +66,9 @@ func pages(t *testing.T) *httptest.Server {
 			"/text": "plain & simple", "/json": `{"a":1}`, "/feed": "<rss/>", "/pdf": "%PDF-1.7", "/none": "<html><body><p>sniffed</p></body></html>",
 			"/latin": "<html><body><p>caf\xe9</p></body></html>", "/md": "# Heading", "/deep": strings.Repeat("<div>", 100_000),
 			"/meta": "<html><head><meta charset=\"shift_jis\"></head><body><p>\x93\xfa\x96{</p></body></html>",
-			"/wide": strings.Repeat("<b>x</b>", 150_000), "/large": "<html><body><p>" + strings.Repeat("word ", 600_000),
-			"/agent": "<html><body><p>" + r.UserAgent() + "</p></body></html>",
+			"/wide": strings.Repeat("<b>x</b>", 150_000), "/large": "<html><body><p>" + strings.Repeat("word ", 80_000),
+			"/padded": "<html><body><p>the beginning</p><!--" + strings.Repeat("x", 2<<20) + "--><p>the end</p>",
+			"/agent":  "<html><body><p>" + r.UserAgent() + "</p></body></html>",
 		}
 		switch path := r.URL.Path; {
 		case path == "/moved":
@@ -190,6 +191,15 @@ func TestWebScrape_LongPagesAreCutAndStayJSON(t *testing.T) {
 		if n := utf8.RuneCountInString(res.Text); n > tt.most || n < tt.most*9/10 || !got.Truncated || got.Markdown == "" || got.HTML == "" || got.Metadata.StatusCode != 200 {
 			t.Errorf("%s: %d characters, truncated %t", name, n, got.Truncated)
 		}
+	}
+}
+
+func TestWebScrape_OnlyTheBeginningOfALargePageIsRead(t *testing.T) {
+	t.Parallel()
+	srv := pages(t)
+	got := scrapedFrom(t, call(t, one(t, newSet(t, builtin.Deps{}, srv), assign("web_scrape", "")), `{"url":"`+srv.URL+`/padded"}`))
+	if got.Markdown != "the beginning" || !got.Truncated {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -343,13 +353,13 @@ func gallery(t *testing.T) *httptest.Server {
 		t.Fatal(err)
 	}
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/page":
+		switch r.URL.Path {
+		case "/page":
 			w.Header().Set("Content-Type", "text/markdown")
 			_, _ = fmt.Fprintf(w, "Before ![one](http://%[1]s/1.png) and ![again](http://%[1]s/1.png)\n\n| ![two](http://%[1]s/2.png) |\n|---|\n| x |\n\n![text](http://%[1]s/text)\n![large](http://%[1]s/large)", r.Host)
-		case r.URL.Path == "/text":
+		case "/text":
 			_, _ = io.WriteString(w, "no image")
-		case r.URL.Path == "/large":
+		case "/large":
 			_, _ = w.Write(picture.Bytes())
 			_, _ = w.Write(make([]byte, 5<<20))
 		default:

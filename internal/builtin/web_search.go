@@ -195,7 +195,7 @@ func (t *webSearch) search(ctx context.Context, c hob.Call, exa service, in *sea
 	var answer struct {
 		Results []searchResult `json:"results"`
 	}
-	if json.Unmarshal(body, &answer) != nil {
+	if !reads(body, &answer) {
 		return *free("Exa answered with something that is no list of results"), nil
 	}
 	most := maxSearch

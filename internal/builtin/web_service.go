@@ -192,6 +192,9 @@ func (r serviceRequest) hide(text string) string {
 	return strings.ReplaceAll(text, r.key, hob.Mask)
 }
 
+// reads says whether a body is JSON of the form that is wanted, and reads it.
+func reads(body []byte, into any) bool { return json.Unmarshal(body, into) == nil }
+
 // serviceError is what a service says of a fault: its error or message, else the text as it is.
 func serviceError(body []byte) string {
 	var told struct {
