@@ -83,8 +83,7 @@ func TestSearch_ANativeToolIsAskedForAndNoFunction(t *testing.T) {
 	}
 	var order []string
 	for _, ev := range w.log(run.ID) {
-		switch ev.Type {
-		case hob.EventContentDelta, hob.EventWebSearch:
+		if ev.Type == hob.EventContentDelta || ev.Type == hob.EventWebSearch {
 			order = append(order, string(ev.Type))
 		}
 	}

@@ -144,11 +144,3 @@ func appendUserBlocks(b []byte, m *hob.Message) []byte {
 	}
 	return b
 }
-
-// append writes a turn that paused behind the others.
-func (t *pausedTurn) append(body []byte) []byte {
-	body = body[:len(body)-len(turnsEnd)-1]
-	body = append(body, `]},{"role":"assistant","content":`...)
-	body = append(body, joinBlocks(t.blocks)...)
-	return append(body, `}]}`...)
-}

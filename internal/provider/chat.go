@@ -130,19 +130,6 @@ func (p *chat) render(r hob.Request, f family, n names, form answerForm) (body [
 	return append(b, '}'), text
 }
 
-// appendServerSearch writes the search that OpenRouter makes when the model wants it. Which domains are kept is sure with
-// one engine only: models' own searches pass over some of these lists.
-func appendServerSearch(b []byte, o *hob.WebSearchOptions) []byte {
-	b = append(b, `{"type":"openrouter:web_search","parameters":{"max_total_results":`...)
-	b = strconv.AppendInt(b, int64(searches(o)*resultsPerSearch), 10)
-	if len(o.AllowedDomains)+len(o.BlockedDomains) > 0 {
-		b = append(b, `,"engine":"exa"`...)
-	}
-	b = appendDomains(b, "allowed_domains", o.AllowedDomains)
-	b = appendDomains(b, "excluded_domains", o.BlockedDomains)
-	return append(b, `}}`...)
-}
-
 // appendFormat writes the wanted form as far as the family takes it. A schema is called strict only where it keeps the
 // rules of that: the request would be refused.
 func appendFormat(b []byte, form answerForm, kind formKind) []byte {

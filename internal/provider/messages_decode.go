@@ -280,65 +280,6 @@ func (b *contentBlock) arguments() string {
 	return string(b.first)
 }
 
-// keep notes a block for a turn that may pause.
-func (d *messagesDecoder) keep(raw json.RawMessage) {
-	if d.keeps && len(raw) > 0 {
-		d.kept = append(d.kept, raw)
-	}
-}
-
-// thought notes a block that goes back with the message.
-func (d *messagesDecoder) thought(raw json.RawMessage) {
-	d.back = append(d.back, backBlock{raw: raw})
-	d.keep(raw)
-}
-
-// search notes that the model searches; what it finds comes with a block of its own.
-func (d *messagesDecoder) search(b *contentBlock) {
-	input := json.RawMessage(b.arguments())
-	if !isObject(input) {
-		input = json.RawMessage(`{}`)
-	}
-	out := append([]byte(nil), `{"type":"`+servedCall+`","id":`...)
-	out = appendString(out, b.id)
-	out = append(out, `,"name":`...)
-	out = appendString(out, b.name)
-	out = append(append(append(out, `,"input":`...), input...), '}')
-	if d.served == nil {
-		d.served = map[string]json.RawMessage{}
-	}
-	d.served[b.id] = out
-	d.keep(out)
-}
-
-// found tells what a search found. It may be one that was begun before the turn paused.
-func (d *messagesDecoder) found(b *contentBlock) {
-	if !present(b.result) {
-		return
-	}
-	call, ok := d.served[b.answers]
-	if !ok {
-		call = d.turn.call(b.answers)
-	}
-	var in struct {
-		Input json.RawMessage `json:"input"`
-	}
-	_ = unmarshal(call, &in) // what cannot be read has no query
-	d.flush()
-	s := servedSearch(queryOf(in.Input), b.result)
-	if s.Error == "" {
-		d.searches++
-	}
-	d.out.emit(hob.Delta{Searches: []hob.WebSearch{s}})
-	out := append([]byte(nil), `{`+servedMark+`,"tool_use_id":`...)
-	out = appendString(out, b.answers)
-	out = append(append(append(out, `,"content":`...), b.result...), '}')
-	d.keep(out)
-	if call != nil {
-		d.back = append(d.back, backBlock{call, true}, backBlock{out, true})
-	}
-}
-
 // message takes an answer that is no stream.
 func (d *messagesDecoder) message(e *messagesEvent) error {
 	d.begun, d.whole = true, true
@@ -385,36 +326,6 @@ func (d *messagesDecoder) finish(torn error) error {
 	}
 	d.out.emit(last)
 	return nil
-}
-
-// pauseTurn is the stop reason of an answer that is not at its end.
-const pauseTurn = "pause_turn"
-
-// artefact is what goes back with the message, nil where nothing does. Searches go back only where calls follow: the turn
-// goes on, and the model wants to know what it has found.
-func (d *messagesDecoder) artefact() json.RawMessage {
-	var blocks []json.RawMessage
-	for _, b := range d.back {
-		if !b.served || d.calls > 0 {
-			blocks = append(blocks, b.raw)
-		}
-	}
-	if len(blocks) == 0 {
-		return nil
-	}
-	return joinBlocks(blocks)
-}
-
-// used are the counts of all calls that the answer took, nil where none told any.
-func (d *messagesDecoder) used() *messagesUsage {
-	if d.turn == nil || !d.turn.told {
-		return d.usage
-	}
-	all := d.turn.usage
-	if d.usage != nil {
-		all.sum(d.usage)
-	}
-	return &all
 }
 
 func rawBytes(list []json.RawMessage) [][]byte {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
+	"strconv"
 
 	"hob"
 )
@@ -212,61 +212,15 @@ func joinBlocks(blocks []json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
-// MaxPauses is how often one answer of Anthropic's may pause while it searches; what has come by then is the answer.
-const MaxPauses = 4
-
-// pausedTurn is an answer of Anthropic's that paused: the API wants it back as it is, and goes on with it.
-type pausedTurn struct {
-	blocks   []json.RawMessage // of the answer so far, all of them
-	back     []backBlock
-	usage    messagesUsage
-	told     bool // usage was
-	searches int
-}
-
-// goesOn is the answer after a further part of it.
-func (t *pausedTurn) goesOn(d *messagesDecoder) {
-	t.blocks, t.back = d.kept, d.back
-	t.searches += d.searches
-	if d.usage != nil {
-		t.told = true
-		t.usage.sum(d.usage)
+// appendServerSearch writes the search that OpenRouter makes when the model wants it. Which domains are kept is sure with
+// one engine only: models' own searches pass over some of these lists.
+func appendServerSearch(b []byte, o *hob.WebSearchOptions) []byte {
+	b = append(b, `{"type":"openrouter:web_search","parameters":{"max_total_results":`...)
+	b = strconv.AppendInt(b, int64(searches(o)*resultsPerSearch), 10)
+	if len(o.AllowedDomains)+len(o.BlockedDomains) > 0 {
+		b = append(b, `,"engine":"exa"`...)
 	}
-}
-
-// backBlock is a block that goes back with the message; served ones only while the turn is under way.
-type backBlock struct {
-	raw    json.RawMessage
-	served bool
-}
-
-// textKept is a block of text as it goes back in a turn that paused.
-func textKept(text []byte, cited []json.RawMessage) json.RawMessage {
-	said := strings.TrimRight(string(text), " \t\r\n") // no turn may end in blanks
-	if strings.TrimSpace(said) == "" {
-		return nil
-	}
-	out := append([]byte(nil), `{"type":"text","text":`...)
-	out = appendString(out, said)
-	if len(cited) > 0 {
-		out = append(append(out, `,"citations":`...), joinBlocks(cited)...)
-	}
-	return append(out, '}')
-}
-
-// call is the search with an id that the answer began before it paused, nil where there is none.
-func (t *pausedTurn) call(id string) json.RawMessage {
-	if t == nil {
-		return nil
-	}
-	for _, b := range t.blocks {
-		var block struct {
-			Type string `json:"type"`
-			ID   string `json:"id"`
-		}
-		if unmarshal(b, &block) == nil && block.Type == servedCall && block.ID == id {
-			return b
-		}
-	}
-	return nil
+	b = appendDomains(b, "allowed_domains", o.AllowedDomains)
+	b = appendDomains(b, "excluded_domains", o.BlockedDomains)
+	return append(b, `}}`...)
 }
