@@ -26,7 +26,7 @@ const (
 	helperName = "hob-sandbox"
 	helperEnv  = "HOB_SANDBOX_HELPER"
 	helperFD   = 3
-	outputFD   = 4 // the folder /output, of a helper that is enclosed
+	outputFD   = 100 // the folder /output, of a helper that is enclosed; far from the numbers that the runtime uses
 )
 
 // enclosed is the value of helperEnv behind the walls; the version of Landlock follows it.
@@ -175,11 +175,7 @@ func (h *helper) walls() error {
 	if err != nil {
 		return err
 	}
-	opened, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open this program: %w", err)
-	}
-	program, err := unix.FcntlInt(uintptr(opened), unix.F_DUPFD_CLOEXEC, outputFD+1) // whose number is needed
+	program, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open this program: %w", err)
 	}
@@ -245,12 +241,8 @@ func again(program, output, version int) error {
 	}
 	arguments, empty := []*byte{name, nil}, []byte{0}
 	variables = append(variables, nil)
-	// From here on nothing is opened: the runtime's descriptor of this number is its own no more.
-	if err := unix.Dup3(output, outputFD, 0); err != nil && output != outputFD {
-		return fmt.Errorf("keep /output: %w", err)
-	}
-	if _, err := unix.FcntlInt(outputFD, unix.F_SETFD, 0); err != nil {
-		return fmt.Errorf("keep /output: %w", err)
+	if fd, err := unix.FcntlInt(uintptr(output), unix.F_DUPFD, outputFD); err != nil || fd != outputFD {
+		return fmt.Errorf("keep /output as descriptor %d: %w", fd, err)
 	}
 	_, _, e := unix.RawSyscall6(unix.SYS_EXECVEAT, uintptr(program), uintptr(unsafe.Pointer(&empty[0])),
 		uintptr(unsafe.Pointer(&arguments[0])), uintptr(unsafe.Pointer(&variables[0])), unix.AT_EMPTY_PATH, 0)
