@@ -152,8 +152,13 @@ func TestStorage_ObjectsGoThroughTheirLife(t *testing.T) {
 		t.Errorf("-row +info:\n%s", d)
 	}
 	for _, c := range []struct{ body, want string }{
-		{`{"limit":1}`, "2026/a b.txt"}, {`{"limit":1,"offset":1}`, "2026/c.html"}, {`{"search":"c.h"}`, "2026/c.html"}, {`{"search":"%"}`, ""},
-		{`{"sortBy":{"column":"created_at","order":"desc"},"limit":1}`, "2026/c.html"}, {`{"prefix":"2027"}`, ""}, {`{"limit":0}`, "2026/a b.txt"},
+		{`{"limit":1}`, "2026/a b.txt"},
+		{`{"limit":1,"offset":1}`, "2026/c.html"},
+		{`{"search":"c.h"}`, "2026/c.html"},
+		{`{"search":"%"}`, ""},
+		{`{"sortBy":{"column":"created_at","order":"desc"},"limit":1}`, "2026/c.html"},
+		{`{"prefix":"2027"}`, ""},
+		{`{"limit":0}`, "2026/a b.txt"},
 	} {
 		var names []string
 		for _, o := range as[[]hob.File](t, w.storage("POST", "object/list/b", c.body), 200) {
@@ -325,7 +330,11 @@ func TestStorage_RangesHeadAndRevalidation(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"bytes=2-4", 206, "234"}, {"bytes=-3", 206, "789"}, {"bytes=5-", 206, "56789"}, {"bytes=0-99", 206, "0123456789"}, {"bytes=10-", 416, ""},
+		{"bytes=2-4", 206, "234"},
+		{"bytes=-3", 206, "789"},
+		{"bytes=5-", 206, "56789"},
+		{"bytes=0-99", 206, "0123456789"},
+		{"bytes=10-", 416, ""},
 		{"bytes=x", 416, ""},
 	} {
 		r := w.storage("GET", "object/b/x", "", "Range", c.header)

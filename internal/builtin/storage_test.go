@@ -349,14 +349,25 @@ func TestStorage_AssignmentsBoundBucketsAndPrefixes(t *testing.T) {
 		config, args, bucket, path string
 		want                       string // of an error; "" = allowed
 	}{
-		{whole, list, "reports", "", ""}, {whole, get, "reports", "2027/b", ""}, {whole, put, "reports", "new", ""},
+		{whole, list, "reports", "", ""},
+		{whole, get, "reports", "2027/b", ""},
+		{whole, put, "reports", "new", ""},
 		{whole, list, "secret", "", `"secret" is not one that this tool may use; it may use reports`},
-		{whole, get, "secret", "2026/a", "not one that this tool may use"}, {whole, put, "secret", "new", "not one that this tool may use"},
-		{part, get, "reports", "2026/a", ""}, {part, get, "reports", "/2026/a", ""}, {part, put, "reports", "2026/new", ""},
-		{part, get, "reports", "2027/b", "only paths that begin with 2026/"}, {part, put, "reports", "new", "only paths that begin with 2026/"},
-		{part, put, "reports", "2026/../x", "cannot be used"}, {part, list, "reports", "2027/", "only paths that begin with 2026/"},
-		{part, list, "reports", "2026/", ""}, {part, list, "reports", "2026/a", ""}, {part, list, "reports", "", ""}, {part, list, "reports", "20", ""},
-		{two, list, "reports", "", "only paths that begin with 2026/, 2027/"}, {two, list, "reports", "2027", ""},
+		{whole, get, "secret", "2026/a", "not one that this tool may use"},
+		{whole, put, "secret", "new", "not one that this tool may use"},
+		{part, get, "reports", "2026/a", ""},
+		{part, get, "reports", "/2026/a", ""},
+		{part, put, "reports", "2026/new", ""},
+		{part, get, "reports", "2027/b", "only paths that begin with 2026/"},
+		{part, put, "reports", "new", "only paths that begin with 2026/"},
+		{part, put, "reports", "2026/../x", "cannot be used"},
+		{part, list, "reports", "2027/", "only paths that begin with 2026/"},
+		{part, list, "reports", "2026/", ""},
+		{part, list, "reports", "2026/a", ""},
+		{part, list, "reports", "", ""},
+		{part, list, "reports", "20", ""},
+		{two, list, "reports", "", "only paths that begin with 2026/, 2027/"},
+		{two, list, "reports", "2027", ""},
 		{`{"buckets":{"reports":["/"]}}`, get, "reports", "2027/b", ""},
 	} {
 		tool := "storage_read"

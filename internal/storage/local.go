@@ -170,7 +170,7 @@ func (l *Local) List(ctx context.Context, each func(Entry) error) error {
 			}
 			return nil
 		}
-		if _, at, err := place(d.Name()); err != nil || at != path || d.Name() == ownerMark || !d.Type().IsRegular() {
+		if !blobName.MatchString(d.Name()) || path != d.Name()[:2]+"/"+d.Name() || !d.Type().IsRegular() {
 			return nil
 		}
 		info, err := d.Info()

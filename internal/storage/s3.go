@@ -62,9 +62,10 @@ func OpenS3(c S3Config) (*S3, error) {
 			endpoint = "https://s3." + region + ".amazonaws.com"
 		}
 	}
-	if style == "false" {
+	switch style {
+	case "false":
 		lookup = minio.BucketLookupDNS
-	} else if style == "true" {
+	case "true":
 		lookup = minio.BucketLookupPath
 	}
 	if region == "" {

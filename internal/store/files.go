@@ -277,14 +277,19 @@ func (s *DB) Blobs(ctx context.Context, blobs []string) (map[string]bool, error)
 	return namedBlobs(ctx, s.read(), blobs)
 }
 
-// MoveFile renames an object; the bucket it comes into must take it.
+// MoveFile renames an object. Another bucket must take it; its own has.
 func (s *DB) MoveFile(ctx context.Context, by hob.Principal, m hob.FileMove) (hob.File, error) {
 	var f hob.File
-	err := s.write(ctx, "move an object", func(ctx context.Context, t *tx) (err error) {
-		if f, err = s.source(ctx, t, by, m); err != nil {
+	err := s.write(ctx, "move an object", func(ctx context.Context, t *tx) error {
+		from, to, err := s.source(ctx, t, by, m)
+		if err == nil && to.ID != from.Bucket {
+			err = to.Check(from.Size, from.Type)
+		}
+		if err != nil {
 			return err
 		}
-		f.Bucket, f.Name = m.ToBucket, m.ToName
+		f = from
+		f.Bucket, f.Name = to.ID, m.ToName
 		f.UpdatedAt = hob.FromMicros(max(s.now(), f.UpdatedAt.Micros()))
 		_, err = t.exec(ctx, `UPDATE objects SET bucket_id = ?, name = ?, updated_at = ? WHERE id = ?`, f.Bucket, f.Name, f.UpdatedAt.Micros(), f.ID)
 		if err != nil && s.d.conflict(err) {
@@ -298,38 +303,35 @@ func (s *DB) MoveFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 	return f, nil
 }
 
-// source holds the object that is moved or copied, until the transaction ends, and looks whether its new bucket takes it.
-// Its blob cannot be freed meanwhile: who deletes the object waits, and sees the copy then.
-func (s *DB) source(ctx context.Context, t *tx, by hob.Principal, m hob.FileMove) (hob.File, error) {
-	for _, id := range []string{m.Bucket, m.ToBucket} {
-		if _, err := t.bucket(ctx, by, hob.ScopeConfigure, id); err != nil {
-			return hob.File{}, err
-		}
+// source holds the object that is moved or copied, until the transaction ends, and finds the bucket that it comes into. The
+// object's blob cannot be freed meanwhile: who deletes the object waits, and sees the copy then.
+func (s *DB) source(ctx context.Context, t *tx, by hob.Principal, m hob.FileMove) (f hob.File, to hob.Bucket, err error) {
+	if _, err = t.bucket(ctx, by, hob.ScopeConfigure, m.Bucket); err != nil {
+		return f, to, err
 	}
-	f, err := returning(ctx, t, scanFile, `UPDATE objects SET accessed_at = ? WHERE workspace_id = ? AND bucket_id = ? AND name = ? RETURNING `+
+	if to, err = t.bucket(ctx, by, hob.ScopeConfigure, m.ToBucket); err != nil {
+		return f, to, err
+	}
+	f, err = returning(ctx, t, scanFile, `UPDATE objects SET accessed_at = ? WHERE workspace_id = ? AND bucket_id = ? AND name = ? RETURNING `+
 		objectColumns, s.now(), string(by.Workspace), m.Bucket, m.Name)
 	if none(err) {
-		return f, absentFile()
+		return f, to, absentFile()
 	}
-	if err != nil {
-		return f, fmt.Errorf("read an object: %w", err)
-	}
-	b, err := t.bucket(ctx, by, hob.ScopeConfigure, m.ToBucket)
-	if err != nil {
-		return f, err
-	}
-	return f, b.Check(f.Size, f.Type)
+	return f, to, hob.Wrap("read an object", err)
 }
 
 // CopyFile makes a second object of the same bytes, owned by who copies.
 func (s *DB) CopyFile(ctx context.Context, by hob.Principal, m hob.FileMove) (hob.KeptFile, error) {
 	var kept hob.KeptFile
 	err := s.write(ctx, "copy an object", func(ctx context.Context, t *tx) error {
-		f, err := s.source(ctx, t, by, m)
+		f, to, err := s.source(ctx, t, by, m)
+		if err == nil {
+			err = to.Check(f.Size, f.Type)
+		}
 		if err != nil {
 			return err
 		}
-		f.Bucket, f.Name, f.Owner = m.ToBucket, m.ToName, m.Owner
+		f.Bucket, f.Name, f.Owner = to.ID, m.ToName, m.Owner
 		kept, err = s.putObject(ctx, t, hob.FilePut{File: f, Overwrite: m.Overwrite})
 		return err
 	})

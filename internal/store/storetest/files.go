@@ -187,6 +187,13 @@ func bucketChecks(w *world) {
 		_, err = w.s.MoveFile(w.ctx, w.service, hob.FileMove{Bucket: "any", Name: name, ToBucket: "b", ToName: "moved " + name})
 		w.want(c.want, err)
 	}
+	// Rules that are changed later do not hold what is there: it can still be renamed, but not copied.
+	_, err = w.s.UpdateBucket(w.ctx, w.service, "b", hob.BucketPatch{MaxSize: point(point(int64(1)))})
+	w.must(err)
+	_, err = w.s.MoveFile(w.ctx, w.service, hob.FileMove{Bucket: "b", Name: "fits", ToBucket: "b", ToName: "renamed"})
+	w.must(err)
+	_, err = w.s.CopyFile(w.ctx, w.service, hob.FileMove{Bucket: "b", Name: "renamed", ToBucket: "b", ToName: "copy"})
+	w.want(hob.TooLarge, err)
 }
 
 func fileKept(w *world) {
