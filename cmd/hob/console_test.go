@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -65,6 +66,11 @@ func TestConsole_TriesToolsOnTheProgramItself(t *testing.T) {
 			bad := try("current_time", client.ToolTest{Arguments: json.RawMessage(`{"timezone":1}`)})
 			if last := bad.Trace[len(bad.Trace)-1]; !bad.Free || last.Stage != "schema" || last.Outcome != "refused" {
 				t.Errorf("a bad argument: %+v", bad)
+			}
+
+			var none *hob.Error
+			if _, err := c.TestTool(t.Context(), "current_time", client.ToolTest{DryRun: true}); !errors.As(err, &none) || !strings.Contains(none.Message, "tools with a preview: database_write") {
+				t.Errorf("a dry run of a tool without a preview: %v", err)
 			}
 
 			kind, off, name := string(hob.HTTPTool), false, "charge"

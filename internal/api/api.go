@@ -88,6 +88,8 @@ type Config struct {
 	Engine *engine.Engine
 	// Builtins are the rows of the builtin tools, in the order in which they are listed.
 	Builtins func() []hob.Tool
+	// Previews names the builtin tools that can be tried with dry_run.
+	Previews func() []string
 	// CheckAssignment judges the config_override of an assignment; row is the custom tool's, nil for a builtin. The warning
 	// says what in it has no effect; errors are Invalid.
 	CheckAssignment func(ctx context.Context, a hob.Assignment, row *hob.Tool) (warning string, err error)

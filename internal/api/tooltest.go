@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"hob"
@@ -141,14 +140,9 @@ func (c *call) withPreviews(err error) error {
 	if !errors.As(err, &refused) || refused.Code != engine.CodeNoPreview {
 		return err
 	}
-	names := make([]string, 0, len(c.s.builtins))
-	for name := range c.s.builtins {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	can, look := c.s.Engine.Previewers(c.Context(), c.by, names)
-	if look != nil {
-		return look
+	var can []string
+	if c.s.Previews != nil {
+		can = c.s.Previews()
 	}
 	return hob.Errorf(hob.Invalid, "%s and cannot be tried with dry_run; tools with a preview: %s", refused.Message, cmp.Or(strings.Join(can, ", "), "none")).
 		WithCode(engine.CodeNoPreview).With("field", "dry_run").With("tools", filled(can))

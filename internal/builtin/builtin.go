@@ -185,6 +185,17 @@ func (s *Set) Rows() []hob.Tool {
 	return rows
 }
 
+// Previews names the builtins that can say what a call of them would change, whether they can be used now or not.
+func (s *Set) Previews() []string {
+	var names []string
+	for _, name := range s.names {
+		if s.builtins[name].previews {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Unavailable says why a tool of a workspace cannot do its work now, in a sentence that names the way out; "" where it
 // can. A builtin is one without an id. That a tool is switched off is another matter.
 func (s *Set) Unavailable(ctx context.Context, ws hob.WorkspaceID, t hob.Tool) string {
@@ -213,6 +224,7 @@ type builtin struct {
 	effect      hob.Effect
 	recovery    hob.Recovery
 	parallel    bool
+	previews    bool // its runner is a hob.Previewer
 
 	// keys are those of config_override that are no arguments; "rules" is one for every tool.
 	keys []string

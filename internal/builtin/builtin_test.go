@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -53,6 +54,9 @@ func TestTools_EachKeepsTheContract(t *testing.T) {
 		t.Run(r.Spec().Name, func(t *testing.T) {
 			t.Parallel()
 			checkSpec(t, r.Spec())
+			if _, can := r.(hob.Previewer); can != slices.Contains(s.Previews(), r.Spec().Name) {
+				t.Errorf("it has a preview: %t, but those that have one are said to be %q", can, s.Previews())
+			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			inputs := []string{``, `{}`, `null`, `[]`, `{"`, `"x"`, `{"url":5,"query":[],"timezone":{}}`, `{"query":"SELECT 1","url":"http://10.0.0.1/","x":1}`}

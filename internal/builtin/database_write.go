@@ -45,7 +45,7 @@ func init() {
 			`"where":{"type":"object","description":"For update and delete: columns and the values they must equal, all of them. null means IS NULL, an array means any of its values"},` +
 			`"returning":{"type":"array","items":{"type":"string"},"description":"Columns of the changed rows to give back, such as the new id"}` +
 			`},"required":["table","operation"],"additionalProperties":false}`),
-		effect: hob.EffectWrite, recovery: hob.RecoverLocal,
+		effect: hob.EffectWrite, recovery: hob.RecoverLocal, previews: true,
 		keys:        []string{schemasKey, operationsKey, columnsKey, maxAffectedKey, confirmEffectsKey, timeoutKey},
 		options:     readWrites,
 		check:       checkWrites,

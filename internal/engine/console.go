@@ -215,6 +215,10 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 	if in.DryRun {
 		t.skip("a dry run changes nothing", StageIntent, StageExecute)
 		out.Preview, out.Result = e.preview(ctx, d)
+		if out.Result.IsError {
+			t.note(StageResult, Refused, "the tool cannot show what this call would change")
+			return
+		}
 		t.pass(StageResult, "the tool's preview")
 		t.skip("a dry run changes nothing", StagePostToolUse, StageCap)
 		return
@@ -269,25 +273,4 @@ func (e *Engine) book(ctx context.Context, by hob.Principal, agent hob.AgentID, 
 		return []string{"the call could not be written to the usage ledger"}
 	}
 	return nil
-}
-
-// Previewers gives those of some builtin tools that can say what they would change.
-func (e *Engine) Previewers(ctx context.Context, by hob.Principal, names []string) ([]string, error) {
-	g := hob.Grant{Principal: by, Agent: hob.Agent{Workspace: by.Workspace}}
-	var out []string
-	for _, name := range names {
-		g.Assigned = []hob.AssignedTool{{Assignment: hob.Assignment{
-			Workspace: by.Workspace, ToolType: string(hob.BuiltinTool), ToolName: name, ConfigOverride: json.RawMessage("{}"),
-		}}}
-		runners, _, err := e.load(ctx, g)
-		if err != nil {
-			return nil, err
-		}
-		if len(runners) > 0 {
-			if _, can := runners[0].(hob.Previewer); can {
-				out = append(out, name)
-			}
-		}
-	}
-	return out, nil
 }
