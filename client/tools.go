@@ -22,16 +22,17 @@ type ToolInput struct {
 }
 
 // ToolConfigInput is how an HTTP tool is reached, or what a web tool may find. Its header values are sent as they are,
-// unlike those of hob.ToolConfig, which print as masks; hob.Mask as a value keeps the stored one.
+// unlike those of hob.ToolConfig, which print as masks; hob.Mask as a value keeps the stored one. A change leaves what is
+// nil or zero as it is; empty headers and lists take away what is there.
 type ToolConfigInput struct {
 	Endpoint       string            `json:"endpoint,omitempty"`
 	Method         string            `json:"method,omitempty"`
-	Headers        map[string]string `json:"headers,omitempty"`
+	Headers        map[string]string `json:"headers,omitzero"`
 	TimeoutSeconds float64           `json:"timeout_seconds,omitempty"`
 	Recovery       hob.Recovery      `json:"recovery,omitempty"`
 	Effect         hob.Effect        `json:"effect,omitempty"`
-	AllowedDomains []string          `json:"allowed_domains,omitempty"`
-	BlockedDomains []string          `json:"blocked_domains,omitempty"`
+	AllowedDomains []string          `json:"allowed_domains,omitzero"`
+	BlockedDomains []string          `json:"blocked_domains,omitzero"`
 	MaxUses        int               `json:"max_uses,omitempty"`
 }
 

@@ -48,17 +48,19 @@ func (e endpointInput) any() bool {
 		e.TimeoutSeconds != nil || e.TimeoutMillis != nil
 }
 
-// config is the canonical form of what was sent. A config that is given replaces the old one; fields at the top are laid
-// over it, or over the old one where no config came. Headers of the old one that stay are marked as unchanged.
-func (in toolInput) config(kind hob.ToolKind, old hob.ToolConfig) hob.ToolConfig {
-	var out hob.ToolConfig
-	if in.Config == nil {
-		out = old
-		out.Headers = make(map[string]hob.Secret, len(old.Headers))
-		for name := range old.Headers {
-			out.Headers[name] = hob.Mask
-		}
-	} else {
+// config is the canonical form of what was sent, laid over the old one: members that are not given stay as they are, those
+// given as null have their default again. Fields at the top are laid over those in config. Headers are one member; of the
+// old ones that stay the values are marked as unchanged.
+func (in toolInput) config(kind hob.ToolKind, old hob.ToolConfig, b body) hob.ToolConfig {
+	out := old
+	out.Headers = make(map[string]hob.Secret, len(old.Headers))
+	for name := range old.Headers {
+		out.Headers[name] = hob.Mask
+	}
+	for _, field := range configNulls(b) {
+		reset(&out, field)
+	}
+	if in.Config != nil {
 		in.Config.onto(&out)
 	}
 	in.onto(&out)
@@ -72,6 +74,43 @@ func (in toolInput) config(kind hob.ToolKind, old hob.ToolConfig) hob.ToolConfig
 	return out
 }
 
+// configNulls are the fields of a tool's config that are given as null, in config or beside it.
+func configNulls(b body) []string {
+	var config map[string]json.RawMessage
+	_ = json.Unmarshal(b.fields["config"], &config) // decode has read it
+	var out []string
+	for _, field := range fieldsOf(reflect.TypeFor[toolConfig](), nil) {
+		if b.null(field) || string(config[field]) == "null" {
+			out = append(out, field)
+		}
+	}
+	return out
+}
+
+// reset gives a field of a tool's config its default.
+func reset(t *hob.ToolConfig, field string) {
+	switch field {
+	case "endpoint", "endpoint_url", "url":
+		t.Endpoint = ""
+	case "method":
+		t.Method = ""
+	case "headers":
+		t.Headers = nil
+	case "timeout_seconds", "timeout_ms":
+		t.TimeoutSeconds = 0
+	case "recovery":
+		t.Recovery = ""
+	case "effect":
+		t.Effect = ""
+	case "allowed_domains":
+		t.AllowedDomains = nil
+	case "blocked_domains":
+		t.BlockedDomains = nil
+	case "max_uses":
+		t.MaxUses = 0
+	}
+}
+
 func (in *toolConfig) onto(t *hob.ToolConfig) {
 	in.endpointInput.onto(t)
 	if in.Recovery != nil {
@@ -83,7 +122,12 @@ func (in *toolConfig) onto(t *hob.ToolConfig) {
 	if in.MaxUses != nil {
 		t.MaxUses = *in.MaxUses
 	}
-	t.AllowedDomains, t.BlockedDomains = in.AllowedDomains, in.BlockedDomains
+	if in.AllowedDomains != nil {
+		t.AllowedDomains = in.AllowedDomains
+	}
+	if in.BlockedDomains != nil {
+		t.BlockedDomains = in.BlockedDomains
+	}
 }
 
 func (e endpointInput) onto(t *hob.ToolConfig) {

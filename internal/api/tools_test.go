@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"hob"
 )
 
@@ -177,4 +180,42 @@ func TestTools_AnAssignmentSaysWhetherItIsOffered(t *testing.T) {
 			t.Errorf("after %s %s: %q, want %q", c.path, c.body, strings.Join(got, " "), c.want)
 		}
 	}
+}
+
+// A change leaves of a config what it does not give, and says which secrets did not go along to another address.
+func TestTools_AChangeOfConfigIsPartial(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	made := as[struct{ ID string }](t, w.do(ask{"POST", "/api/tools", w.service, `{"name":"stock","description":"d","type":"http","input_schema":{"type":"object"},
+		"config":{"endpoint":"https://a.example/x","method":"GET","headers":{"X-Key":"secret","X-Other":"o"},"timeout_seconds":7,"recovery":"read","effect":"read"}}`, nil}), 201)
+	before := hob.ToolConfig{
+		Endpoint: "https://a.example/x", Method: "GET", TimeoutSeconds: 7, Recovery: hob.RecoverRead, Effect: hob.EffectRead,
+		Headers: map[string]hob.Secret{"X-Key": "secret", "X-Other": "o"},
+	}
+	for _, c := range []struct {
+		body, warning string
+		change        func(*hob.ToolConfig)
+	}{
+		{`{"config":{}}`, "", func(*hob.ToolConfig) {}},
+		{`{"config":{"timeout_seconds":5}}`, "", func(c *hob.ToolConfig) { c.TimeoutSeconds = 5 }},
+		{`{"config":{"timeout_ms":null,"recovery":null}}`, "", func(c *hob.ToolConfig) { c.TimeoutSeconds, c.Recovery = 0, "" }},
+		{`{"effect":"write","config":{"effect":"write"}}`, "unknown field", func(c *hob.ToolConfig) { c.Effect = hob.EffectWrite }},
+		{`{"config":{"headers":{"X-Key":"` + hob.Mask + `"}}}`, "", func(c *hob.ToolConfig) { delete(c.Headers, "X-Other") }},
+		{`{"config":{"endpoint":"https://b.example/x"}}`, "the header X-Key was cleared", func(c *hob.ToolConfig) { c.Endpoint, c.Headers = "https://b.example/x", nil }},
+		{`{"config":{"headers":{"A":"1"}},"method":null}`, "", func(c *hob.ToolConfig) { c.Headers, c.Method = map[string]hob.Secret{"A": "1"}, "POST" }},
+		{`{"headers":null}`, "", func(c *hob.ToolConfig) { c.Headers = nil }},
+		{`{"config":{"headers":{"A":"1"}}}`, "", func(c *hob.ToolConfig) { c.Headers = map[string]hob.Secret{"A": "1"} }},
+		{`{"config":{"headers":{}}}`, "", func(c *hob.ToolConfig) { c.Headers = nil }},
+	} {
+		got := as[struct{ Warnings []string }](t, w.do(ask{"PUT", "/api/tools/" + made.ID, w.service, c.body, nil}), 200)
+		if all := strings.Join(got.Warnings, "\n"); !strings.Contains(all, c.warning) || c.warning == "" && all != "" {
+			t.Errorf("%s: warnings %q, want %q", c.body, all, c.warning)
+		}
+		c.change(&before)
+		row, err := w.store.Tool(t.Context(), hob.System(hob.DefaultWorkspace), hob.ToolID(made.ID))
+		if d := cmp.Diff(before, row.Config, cmpopts.EquateEmpty()); err != nil || d != "" {
+			t.Errorf("%s: %v %s", c.body, err, d)
+		}
+	}
+	wantFault(t, w.do(ask{"PUT", "/api/tools/" + made.ID, w.service, `{"config":{"endpoint":null}}`, nil}), 400, "config.endpoint is required")
 }

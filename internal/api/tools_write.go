@@ -21,7 +21,7 @@ type toolInput struct {
 	Type        *string         `json:"type,omitempty" jsonschema:"required to create: http or web"`
 	Kind        *string         `json:"kind,omitempty" jsonschema:"the same as type"`
 	InputSchema json.RawMessage `json:"input_schema,omitempty" jsonschema:"required to create: JSON Schema of the arguments"`
-	Config      *toolConfig     `json:"config,omitempty" jsonschema:"how the tool is reached; the same fields may stand beside it. Of a builtin tool: defaults for config_override"`
+	Config      *toolConfig     `json:"config,omitempty" jsonschema:"how the tool is reached; the same fields may stand beside it. A change leaves members that are not given as they are, and null gives one its default; headers are replaced together. Of a builtin tool: defaults for config_override, replaced whole"`
 	IsActive    *bool           `json:"is_active,omitempty" jsonschema:"false: kept, but not offered to models; true where absent"`
 	Suffix      *string         `json:"description_suffix,omitempty" jsonschema:"of a builtin tool: put behind its description"`
 	endpointInput
@@ -71,7 +71,7 @@ func createTool(c *call) (creation, error) {
 		Workspace: c.by.Workspace, Name: *in.Name, Description: *in.Description, Type: kind,
 		InputSchema: in.InputSchema, IsActive: in.IsActive == nil || *in.IsActive,
 	}
-	t.Config = in.config(kind, hob.ToolConfig{})
+	t.Config = in.config(kind, hob.ToolConfig{}, b)
 	if err := c.checkInput(in); err != nil {
 		return creation{}, err
 	}
@@ -148,8 +148,8 @@ func (c *call) toolPatch(in toolInput, b body, old hob.Tool) (hob.ToolPatch, err
 	if given(b, "input_schema") {
 		p.InputSchema = in.InputSchema
 	}
-	if in.Config != nil || in.any() {
-		config := in.config(old.Type, old.Config)
+	if in.Config != nil || in.any() || len(configNulls(b)) > 0 {
+		config := in.config(old.Type, old.Config, b)
 		p.Config = &config
 	}
 	return p, c.checkWhole(patched(old, p))
