@@ -36,7 +36,7 @@ run: build ## a server on SQLite in ./hob-data with a demo agent; needs no key
 	bin/hob serve
 
 test: ## everything, exactly as CI runs it; installs what it needs where it may
-	@.ci/tools gcc postgresql node npm curl openssl strace
+	@.ci/tools gcc postgresql node npm curl openssl strace python3
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory chaos
 	CGO_ENABLED=1 HOB_TEST_NODE=1 $(WITH_POSTGRES) go test -race -tags node $(TESTFLAGS) ./...
