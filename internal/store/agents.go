@@ -48,13 +48,15 @@ func agentObject(a hob.Agent) hob.Object {
 	return hob.Object{Kind: hob.AgentObject, Workspace: a.Workspace, Owner: a.Owner, Agent: a.ID}
 }
 
-// agent reads an agent that the principal may use with the scope; "" asks for sight alone.
+// agent reads an agent that the principal may use with the scope; "" asks for sight alone. One that is read to be changed
+// is held until the transaction ends.
 func agent(ctx context.Context, t *tx, by hob.Principal, scope hob.Scope, id hob.AgentID) (hob.Agent, error) {
 	key, ok := uuid(id)
 	if !ok {
 		return hob.Agent{}, hob.Absent(hob.AgentObject)
 	}
-	a, err := one(ctx, t, scanAgent, `SELECT `+agentColumns+` FROM agents WHERE workspace_id = ? AND id = ?`, string(by.Workspace), key)
+	a, err := one(ctx, t, scanAgent, `SELECT `+agentColumns+` FROM agents WHERE workspace_id = ? AND id = ?`+held(scope == hob.ScopeConfigure),
+		string(by.Workspace), key)
 	if err != nil {
 		return hob.Agent{}, found(err, hob.AgentObject, "read an agent")
 	}

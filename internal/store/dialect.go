@@ -10,7 +10,9 @@ import (
 )
 
 // dialect is how one database differs from the other. Statements are written once, with ? for arguments and with these
-// words: {now} the database's clock in µs, {like} LIKE in any case, {skip} what keeps a claim from waiting for another.
+// words: {now} the database's clock in µs, {like} LIKE in any case, {skip} what keeps a claim from waiting for another,
+// {keep} what keeps rows from being deleted before the transaction ends, {hold} what keeps them from being changed by others
+// as well.
 type dialect struct {
 	name     string
 	types    *strings.Replacer // the words of migrations

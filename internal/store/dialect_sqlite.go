@@ -39,7 +39,7 @@ func sqliteDialect() *dialect {
 		whole: true,
 		types: strings.NewReplacer("{key}", "TEXT", "{json}", "TEXT", "{blob}", "BLOB", "{int}", "INTEGER",
 			"{serial}", "INTEGER PRIMARY KEY", " {fill}", ""),
-		words: strings.NewReplacer("{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", "{like}", "LIKE", "{skip}", ""),
+		words: strings.NewReplacer("{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", "{like}", "LIKE", "{skip}", "", "{keep}", "", "{hold}", ""),
 		conflict: func(err error) bool {
 			code := sqliteCode(err)
 			return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY

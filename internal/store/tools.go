@@ -125,12 +125,15 @@ func (s *DB) nameTaken(err error, name string) error {
 	return err
 }
 
+// readTool reads a tool that the principal may use with the scope; "" asks for sight alone. One that is read to be changed
+// is held until the transaction ends.
 func (s *DB) readTool(ctx context.Context, t *tx, by hob.Principal, scope hob.Scope, id hob.ToolID) (hob.Tool, error) {
 	key, ok := uuid(id)
 	if !ok {
 		return hob.Tool{}, hob.Absent(hob.ToolObject)
 	}
-	tool, err := one(ctx, t, s.scanTool, `SELECT `+toolColumns+` FROM tools WHERE workspace_id = ? AND id = ?`, string(by.Workspace), key)
+	tool, err := one(ctx, t, s.scanTool, `SELECT `+toolColumns+` FROM tools WHERE workspace_id = ? AND id = ?`+held(scope == hob.ScopeConfigure),
+		string(by.Workspace), key)
 	if err != nil {
 		return hob.Tool{}, found(err, hob.ToolObject, "read a tool")
 	}

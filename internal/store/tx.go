@@ -77,6 +77,15 @@ func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
+// held ends a statement that reads a row. One that is read to be written anew is kept from others until the transaction
+// ends, or the second of two changes would undo the first.
+func held(change bool) string {
+	if change {
+		return " {hold}"
+	}
+	return ""
+}
+
 // row is a result row to scan.
 type row interface{ Scan(dest ...any) error }
 

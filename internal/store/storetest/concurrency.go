@@ -12,13 +12,18 @@ import (
 
 func concurrencyCases() map[string]func(*world) {
 	return map[string]func(*world){
-		"ManyWritersKeepTheirOrder":         manyWriters,
-		"EqualKeysAtOnceMakeOneRun":         equalKeys,
-		"RunsAtOnceInOneSessionTakeTurns":   turnsAtOnce,
-		"OneSessionIdForTwoOwnersAtOnce":    ownersAtOnce,
-		"OneProcessWinsAStepAtOnce":         stepsAtOnce,
-		"ACallerThatGivesUpCorruptsNothing": givingUp,
-		"DeletionBesideWritersIsClean":      deletionBeside,
+		"ManyWritersKeepTheirOrder":          manyWriters,
+		"EqualKeysAtOnceMakeOneRun":          equalKeys,
+		"RunsAtOnceInOneSessionTakeTurns":    turnsAtOnce,
+		"OneSessionIdForTwoOwnersAtOnce":     ownersAtOnce,
+		"OneProcessWinsAStepAtOnce":          stepsAtOnce,
+		"ACallerThatGivesUpCorruptsNothing":  givingUp,
+		"DeletionBesideWritersIsClean":       deletionBeside,
+		"ChangesOfAToolAtOnceAreAllVersions": toolChangesAtOnce,
+		"PatchesOfAnAgentAtOnceAllCount":     agentPatchesAtOnce,
+		"PatchesOfABucketAtOnceAllCount":     bucketPatchesAtOnce,
+		"BucketIsDeletedBesideItsWriters":    bucketDeletedBeside,
+		"ToolIsDeletedBesideItsUsers":        toolDeletedBeside,
 	}
 }
 
