@@ -32,9 +32,21 @@ type Bucket struct {
 	Public    bool        `json:"public"` // its objects can be read without a key
 	MaxSize   *int64      `json:"file_size_limit"`
 	Types     []string    `json:"allowed_mime_types"` // type/subtype or type/*; nil = any
-	CreatedAt Time        `json:"created_at"`
-	UpdatedAt Time        `json:"updated_at"`
+	// Owned: each of its objects is its owner's alone. Who does not see the sessions of everybody sees the others' neither
+	// by reading nor in lists, and the bucket is never public.
+	Owned     bool `json:"-"`
+	CreatedAt Time `json:"created_at"`
+	UpdatedAt Time `json:"updated_at"`
 }
+
+// OutputBucket is the owned bucket of what runs leave: their objects are named by OutputName and go with the session.
+const OutputBucket = "code-output"
+
+// OutputPrefix is what the names of a run's objects in OutputBucket begin with.
+func OutputPrefix(r RunID) string { return string(r) + "/" }
+
+// OutputName is the name of what a call of a run left in OutputBucket.
+func OutputName(c Call, name string) string { return OutputPrefix(c.Run) + string(c.ID) + "/" + name }
 
 var bucketID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
@@ -148,19 +160,25 @@ type NewFile struct {
 	Body         io.Reader
 	Size         int64 // of Body, where it is known; else 0. It is no bound
 	MaxSize      int64 // bytes; the bucket's and the server's bounds hold beside it, 0 = they alone
+	// Run is the run that leaves the file, whose row must be there still: NotFound where its session was deleted meanwhile.
+	// "" = none.
+	Run RunID
 	// Key makes the write happen once: where it was written under this key before, nothing is and the object as it was then
 	// is given.
 	Key string
 }
 
 // FileStore keeps buckets and what lies in them; the bytes are elsewhere. Changes give the blobs that nothing names any
-// more, for their deletion. Reading needs the right to see the bucket, all else ScopeConfigure.
+// more, for their deletion. Reading needs the right to see the bucket, all else ScopeConfigure; in an owned bucket, who does
+// not see all sees and changes its own objects only.
 type FileStore interface {
 	CreateBucket(ctx context.Context, by Principal, b Bucket) (Bucket, error) // Conflict where the id is taken
 	Bucket(ctx context.Context, by Principal, id string) (Bucket, error)
 	Buckets(ctx context.Context, by Principal) ([]Bucket, error) // by id
 	UpdateBucket(ctx context.Context, by Principal, id string, p BucketPatch) (Bucket, error)
 	DeleteBucket(ctx context.Context, by Principal, id string) error // Conflict where it is not empty
+	// OwnBucket makes a bucket an owned one that is not public, whoever made it. It needs SeesAll.
+	OwnBucket(ctx context.Context, by Principal, id string) error
 
 	// PutFile keeps a file whose bytes are stored already.
 	PutFile(ctx context.Context, by Principal, p FilePut) (KeptFile, error)
@@ -188,6 +206,7 @@ type FilePut struct {
 	File      File
 	Overwrite bool   // false: Conflict where the name is taken
 	Key       string // as NewFile.Key
+	Run       RunID  // as NewFile.Run
 }
 
 // KeptFile is what became of a FilePut.
@@ -201,6 +220,9 @@ type KeptFile struct {
 type FileService interface {
 	// EnsureBucket makes a private bucket where there is none of that id.
 	EnsureBucket(ctx context.Context, by Principal, id string) error
+	// EnsureOwned makes an owned bucket where there is none of that id, and one of a bucket that is there.
+	EnsureOwned(ctx context.Context, by Principal, id string) error
+	Bucket(ctx context.Context, by Principal, id string) (Bucket, error)
 	Put(ctx context.Context, by Principal, f NewFile) (file File, replayed bool, err error)
 	// Open gives an object's bytes, which the caller closes.
 	Open(ctx context.Context, by Principal, bucket, name string) (File, io.ReadSeekCloser, error)

@@ -151,3 +151,72 @@ func TestMetrics_TellOfEachWall(t *testing.T) {
 		mustContain(t, "/metrics", text, fmt.Sprintf("hob_sandbox_wall{wall=%q} 1\n", w))
 	}
 }
+
+// Files that runs leave are theirs alone who run, whatever their key may do with buckets, and go with the session.
+func TestCodeExecute_FilesAreWhoseTheRunIs(t *testing.T) {
+	t.Parallel()
+	for name, database := range databases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := install(t, map[string]string{"HOB_DATABASE_URL": database}).serve()
+			admin, all := s.client(), s.files()
+			agent := scripted(t, admin, `call: code_execute {"language":"javascript","code":"require('fs').writeFileSync('/output/a.txt', 'mine')"}
+---
+text: done
+`)
+			if _, err := admin.Assign(t.Context(), agent, client.AssignmentInput{ToolName: "code_execute"}); err != nil {
+				t.Fatal(err)
+			}
+			key := func(in client.KeyInput) string {
+				k, err := admin.CreateKey(t.Context(), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return k.Secret
+			}
+			mine, bound := key(client.KeyInput{Name: "mine"}), key(client.KeyInput{Name: "bound", Agent: agent})
+			others := key(client.KeyInput{Name: "others", Scopes: []hob.Scope{hob.ScopeRead, hob.ScopeRun, hob.ScopeConfigure}})
+			var sessions []hob.SessionID
+			for who, secret := range map[string]string{"a default key": mine, "a bound key": bound} {
+				c := client.New(s.url, secret)
+				run, err := c.Run(t.Context(), agent, client.RunRequest{Message: "go", Tools: true})
+				if err != nil || run.Status != hob.Completed {
+					t.Fatalf("%s: %+v, %v", who, run, err)
+				}
+				sessions = append(sessions, run.SessionID)
+				var got ran
+				if text := toolResults(t, c, run.RunID)[0]; json.Unmarshal([]byte(text), &got) != nil || len(got.Files) != 1 || got.Error != "" {
+					t.Fatalf("%s: %s", who, text)
+				}
+				res, err := http.Get(got.Files[0].URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if string(body) != "mine" {
+					t.Errorf("%s: the link gives %d %q", who, res.StatusCode, body)
+				}
+			}
+			listed := func(secret string) int {
+				f := &files{t, s.url, secret}
+				var rows []struct{ Name string }
+				if err := json.Unmarshal(f.must("POST", "object/list/"+hob.OutputBucket, ""), &rows); err != nil {
+					t.Fatal(err)
+				}
+				return len(rows)
+			}
+			if a, b, c := listed(all.key), listed(mine), listed(others); a != 2 || b != 1 || c != 0 {
+				t.Errorf("the operator sees %d files, the key that ran %d, another one %d; want 2, 1, 0", a, b, c)
+			}
+			for _, id := range sessions {
+				if err := admin.DeleteSession(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := listed(all.key); n != 0 {
+				t.Errorf("%d files outlive their sessions", n)
+			}
+		})
+	}
+}

@@ -35,8 +35,6 @@ const (
 	codeLinkTime = time.Hour
 	// codeStoreTime bounds keeping the result files of a call.
 	codeStoreTime = 60 * time.Second
-	// codeBucket is where they are kept.
-	codeBucket = "code-output"
 )
 
 const (
@@ -102,7 +100,9 @@ func init() {
 			}
 			o.spec.Timeout = codeWait + maxCodeTimeout*time.Second + codeStoreTime + callGrace
 			o.spec.Vouched = o.set.deps.CodeService.BaseURL != "" // whose answer is passed on
-			return &codeExecute{set: o.set, spec: o.spec, languages: languages, most: o.numbers.MaxResult}, ""
+			return &codeExecute{
+				set: o.set, by: hob.System(o.grant.Agent.Workspace), spec: o.spec, languages: languages, most: o.numbers.MaxResult,
+			}, ""
 		},
 	})
 }
@@ -139,6 +139,7 @@ func (s *Set) noCode(ctx context.Context) string {
 // codeExecute runs programs, elsewhere where the operator named a sandbox and else on this machine.
 type codeExecute struct {
 	set       *Set
+	by        hob.Principal // keeps files: the run's own may not see buckets
 	spec      hob.ToolSpec
 	languages []string
 	most      int // characters of a result
@@ -171,15 +172,15 @@ func (t *codeExecute) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 func (t *codeExecute) call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	var in codeInput
 	if err := decode(c.Arguments, &in); err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	switch {
 	case !slices.Contains(t.languages, in.Language):
-		return errorJSON("Unsupported language: %s. Allowed: %s", shorten(in.Language), strings.Join(t.languages, ", ")), nil
+		return refused("Unsupported language: %s. Allowed: %s", shorten(in.Language), strings.Join(t.languages, ", ")), nil
 	case strings.TrimSpace(in.Code) == "":
-		return errorJSON("code is required"), nil
+		return refused("code is required"), nil
 	case len(in.Code) > maxCode:
-		return errorJSON("code has %d bytes, at most %d are allowed", len(in.Code), maxCode), nil
+		return refused("code has %d bytes, at most %d are allowed", len(in.Code), maxCode), nil
 	}
 	if t.set.deps.CodeService.BaseURL != "" {
 		return t.elsewhere(ctx, c, in)
@@ -304,7 +305,7 @@ func (t *codeExecute) here(ctx context.Context, c hob.Call, in codeInput) (hob.R
 		var e *hob.Error
 		switch {
 		case errors.As(err, &e) && e.Kind == hob.Invalid:
-			return errorJSON("%s", e.Message), nil
+			return refused("%s", e.Message), nil
 		case errors.As(err, &e):
 			return *free("Sandbox unavailable: %s", e.Message), nil
 		}
@@ -333,7 +334,7 @@ func (t *codeExecute) keep(ctx context.Context, c hob.Call, files []CodeFile) (k
 	var err error
 	if store == nil {
 		why = "the files cannot be downloaded: this server has no storage"
-	} else if err = store.EnsureBucket(ctx, c.Principal, codeBucket); err != nil {
+	} else if err = store.EnsureOwned(ctx, t.by, hob.OutputBucket); err != nil {
 		why = "the files cannot be downloaded: " + messageOf(err)
 	}
 	kept = make([]codeFiled, 0, len(files))
@@ -350,15 +351,18 @@ func (t *codeExecute) keep(ctx context.Context, c hob.Call, files []CodeFile) (k
 }
 
 func (t *codeExecute) keepOne(ctx context.Context, c hob.Call, f CodeFile, kind string) (url string, err error) {
-	name := path.Join(string(c.Run), string(c.ID), f.Name)
-	file, _, err := t.set.deps.Files.Put(ctx, c.Principal, hob.NewFile{
-		Bucket: codeBucket, Name: name, Owner: c.Principal.Owner(), Type: kind, Overwrite: true, Body: strings.NewReader(string(f.Data)),
-		Key: c.Key + ":" + f.Name,
-	})
+	n := hob.NewFile{
+		Bucket: hob.OutputBucket, Name: hob.OutputName(c, f.Name), Owner: c.Principal.Owner(), Type: kind, Overwrite: true,
+		Body: strings.NewReader(string(f.Data)), Key: c.Key + ":" + f.Name,
+	}
+	if c.Session != "" { // a call of the test console has a run's id and no run
+		n.Run = c.Run
+	}
+	file, _, err := t.set.deps.Files.Put(ctx, t.by, n)
 	if err != nil {
 		return "", err
 	}
-	return t.set.deps.Files.Link(ctx, c.Principal, codeBucket, file.Name, codeLinkTime)
+	return t.set.deps.Files.Link(ctx, t.by, hob.OutputBucket, file.Name, codeLinkTime)
 }
 
 // typeOf is a file's content type, by its name or else by its bytes.

@@ -37,15 +37,18 @@ type drawer struct {
 	hob.FileService
 	buckets []string
 	files   map[string]string
+	put     hob.NewFile // the last one
+	by      []hob.Principal
 	refuse  error
 }
 
-func (s *drawer) EnsureBucket(_ context.Context, _ hob.Principal, id string) error {
+func (s *drawer) EnsureOwned(_ context.Context, _ hob.Principal, id string) error {
 	s.buckets = append(s.buckets, id)
 	return s.refuse
 }
 
-func (s *drawer) Put(_ context.Context, _ hob.Principal, f hob.NewFile) (hob.File, bool, error) {
+func (s *drawer) Put(_ context.Context, by hob.Principal, f hob.NewFile) (hob.File, bool, error) {
+	s.put, s.by = f, append(s.by, by)
 	b, err := io.ReadAll(f.Body)
 	if err != nil {
 		return hob.File{}, false, err
@@ -57,8 +60,35 @@ func (s *drawer) Put(_ context.Context, _ hob.Principal, f hob.NewFile) (hob.Fil
 	return hob.File{Bucket: f.Bucket, Name: f.Name}, false, nil
 }
 
-func (s *drawer) Link(_ context.Context, _ hob.Principal, bucket, name string, d time.Duration) (string, error) {
+func (s *drawer) Link(_ context.Context, by hob.Principal, bucket, name string, d time.Duration) (string, error) {
+	s.by = append(s.by, by)
 	return "https://files.test/" + bucket + "/" + name + "?for=" + d.String(), nil
+}
+
+// The run's own principal may see no bucket, as those of users and of keys bound to an agent: the files are theirs all the
+// same.
+func TestCodeExecute_KeepsFilesForWhoeverRuns(t *testing.T) {
+	t.Parallel()
+	files := &drawer{}
+	b := &box{result: builtin.CodeResult{Files: []builtin.CodeFile{{Name: "a.txt", Data: []byte("x")}}}}
+	r := one(t, newSet(t, builtin.Deps{Code: b, Files: files}), assign("code_execute", ""))
+	for _, session := range []hob.SessionID{"s", ""} {
+		c := callOf(r, python)
+		c.Session, c.Principal = session, hob.Principal{Kind: hob.UserPrincipal, ID: "u1", Workspace: hob.DefaultWorkspace}
+		files.by = nil
+		if res, err := r.Call(t.Context(), c); err != nil || res.IsError || !strings.Contains(res.Text, `"url":"https://files.test/code-output/run_1/`) {
+			t.Fatalf("%v %s", err, res.Text)
+		}
+		for _, by := range files.by {
+			if by.Kind != hob.SystemPrincipal || by.Workspace != hob.DefaultWorkspace {
+				t.Errorf("stored and linked as %+v", by)
+			}
+		}
+		want := map[hob.SessionID]hob.RunID{"s": "run_1", "": ""}[session] // the test console has no run that could be gone
+		if files.put.Owner != "user:u1" || files.put.Run != want {
+			t.Errorf("owned by %q, of run %q", files.put.Owner, files.put.Run)
+		}
+	}
 }
 
 const python = `{"language":"python","code":"print(1)"}`
@@ -111,7 +141,7 @@ func TestCodeExecute_TellsOfLimitsAndFailures(t *testing.T) {
 		"skipped":   {box{result: builtin.CodeResult{ExitCode: 1, Truncated: true, Skipped: []string{"a: too long"}}}, []string{`"truncated":true`, `"skipped_files":["a: too long"]`}, false},
 		"busy":      {box{err: hob.Errorf(hob.Unavailable, "too many")}, []string{`{"error":"Sandbox unavailable: too many"}`}, true},
 		"fault":     {box{err: errors.New("secret detail")}, []string{`{"error":"Sandbox unavailable: the program could not be run"}`}, true},
-		"language":  {box{err: hob.Errorf(hob.Invalid, "Unsupported language: python: not installed; allowed: javascript")}, []string{`{"error":"Unsupported language: python: not installed; allowed: javascript"}`}, false},
+		"language":  {box{err: hob.Errorf(hob.Invalid, "Unsupported language: python: not installed; allowed: javascript")}, []string{`{"error":"Unsupported language: python: not installed; allowed: javascript"}`}, true},
 		"a wall":    {box{off: "this machine lacks a wall (landlock)"}, []string{`{"error":"Code sandbox is not configured: this machine lacks a wall (landlock)"}`}, true},
 	}
 	for name, tt := range tests {
@@ -157,7 +187,7 @@ func TestCodeExecute_JudgesItsArguments(t *testing.T) {
 		{all, `{"language":"python","code":" "}`, `{"error":"code is required"}`},
 		{all, `{"language":"python","code":"` + strings.Repeat("x", 256<<10+1) + `"}`, `{"error":"code has 262145 bytes, at most 262144 are allowed"}`},
 	} {
-		if res := call(t, tt.tool, tt.args); res.Text != tt.want || !res.IsError {
+		if res := call(t, tt.tool, tt.args); res.Text != tt.want || !res.IsError || !res.Free {
 			t.Errorf("%.60s: %s", tt.args, res.Text)
 		}
 	}

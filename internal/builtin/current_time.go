@@ -52,7 +52,7 @@ func (t *currentTime) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		Timezone string `json:"timezone"`
 	}
 	if err := decode(c.Arguments, &in); err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	zone, ok := zoneOf(in.Timezone)
 	if !ok {

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,6 +93,19 @@ func checkBuckets(tool string) func(checking) string {
 		}
 		return tool + ` reaches every bucket of the workspace; to bound it set config_override.buckets, for example {"buckets":["reports"]}`
 	}
+}
+
+// closed says why an owned bucket may not be used, "" where it may: its files are their owners' alone, and an agent that
+// reaches every bucket does not mean these. The error is of the storage.
+func (g bucketGrant) closed(ctx context.Context, files hob.FileService, by hob.Principal, bucket string) (why string, err error) {
+	if g != nil { // what it does not name is outside
+		return "", nil
+	}
+	b, err := files.Bucket(ctx, by, bucket)
+	if err != nil || !b.Owned {
+		return "", err
+	}
+	return fmt.Sprintf("the bucket %s keeps files that are their owners' alone; this tool may use it only where config_override.buckets of its assignment names it", b.ID), nil
 }
 
 // outside says why a bucket may not be used, "" where it may.

@@ -58,9 +58,7 @@ func noFiles(_ context.Context, s *Set, _ hob.WorkspaceID) string {
 
 // noStorage is the result of a storage tool on a server without storage.
 func noStorage() hob.Result {
-	r := errorJSON("%s", filesOff)
-	r.Free = true
-	return r
+	return *free("%s", filesOff)
 }
 
 // storageRead lists and reads the files of a workspace. It acts for the workspace: the assignment is what lets an agent in.
@@ -87,7 +85,7 @@ type storageReadInput struct {
 func (t *storageRead) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	var in storageReadInput
 	if err := decode(c.Arguments, &in); err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	if t.files == nil {
 		return noStorage(), nil
@@ -95,13 +93,13 @@ func (t *storageRead) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 	var res hob.Result
 	switch {
 	case in.Operation != "list" && in.Operation != "download":
-		res = errorJSON("Invalid operation: '%s'. Must be list or download.", shorten(in.Operation))
+		res = refused("Invalid operation: '%s'. Must be list or download.", shorten(in.Operation))
 	case in.Bucket == "":
-		res = errorJSON("bucket is required")
+		res = refused("bucket is required")
 	case in.Operation == "list":
 		res = t.list(ctx, in)
 	case strings.Trim(in.Path, "/") == "":
-		res = errorJSON("path is required for download")
+		res = refused("path is required for download")
 	default:
 		res = t.download(ctx, in)
 	}
@@ -122,7 +120,13 @@ type fileList struct {
 func (t *storageRead) list(ctx context.Context, in storageReadInput) hob.Result {
 	prefix, why := t.buckets.narrow(in.Bucket, strings.TrimLeft(in.Path, "/"))
 	if why != "" {
-		return errorJSON("Failed to list objects: %s", why)
+		return refused("Failed to list objects: %s", why)
+	}
+	switch why, err := t.buckets.closed(ctx, t.files, t.by, in.Bucket); {
+	case err != nil:
+		return unread("Failed to list objects: ", err, in.Bucket)
+	case why != "":
+		return refused("Failed to list objects: %s", why)
 	}
 	q := hob.FileQuery{Bucket: in.Bucket, Prefix: prefix, Limit: defaultListed, Offset: max(in.Offset, 0)}
 	if in.Limit != nil {
@@ -130,7 +134,7 @@ func (t *storageRead) list(ctx context.Context, in storageReadInput) hob.Result 
 	}
 	page, err := t.files.List(ctx, t.by, q)
 	if err != nil {
-		return errorJSON("Failed to list objects: %s", storageText(err, in.Bucket))
+		return unread("Failed to list objects: ", err, in.Bucket)
 	}
 	list := fileList{Bucket: in.Bucket, Prefix: prefix, Objects: []json.RawMessage{}, Truncated: true}
 	size := utf8.RuneCount(encode(list))
@@ -165,14 +169,20 @@ type readFile struct {
 func (t *storageRead) download(ctx context.Context, in storageReadInput) hob.Result {
 	name, err := hob.CleanFileName(in.Path)
 	if err != nil {
-		return errorJSON("%s", messageOf(err))
+		return refused("%s", messageOf(err))
 	}
-	if why := t.buckets.allows(in.Bucket, name); why != "" {
-		return errorJSON("%s", why)
+	why := t.buckets.allows(in.Bucket, name)
+	if why == "" {
+		if why, err = t.buckets.closed(ctx, t.files, t.by, in.Bucket); err != nil {
+			return unread("", err, in.Bucket)
+		}
+	}
+	if why != "" {
+		return refused("%s", why)
 	}
 	f, text, isText, err := t.read(ctx, in.Bucket, name)
 	if err != nil {
-		return errorJSON("%s", storageText(err, in.Bucket))
+		return unread("", err, in.Bucket)
 	}
 	res := readFile{Bucket: in.Bucket, Path: name, Encoding: "utf-8", Content: &text}
 	if isText && int64(len(text)) == f.Size {
@@ -181,7 +191,7 @@ func (t *storageRead) download(ctx context.Context, in storageReadInput) hob.Res
 		}
 	}
 	if res.SignedURL, err = t.files.Link(ctx, t.by, in.Bucket, name, linkTime); err != nil {
-		return errorJSON("%s", storageText(err, in.Bucket))
+		return unread("", err, in.Bucket)
 	}
 	if !isText {
 		res.Encoding, res.Content = "binary", nil
@@ -193,6 +203,18 @@ func (t *storageRead) download(ctx context.Context, in storageReadInput) hob.Res
 	text = fitJSON(text, t.most-utf8.RuneCount(encode(res)))
 	res.Content = &text
 	return hob.Result{Text: string(encode(res))}
+}
+
+// unread is the result of a read that came to nothing. That the object is not there is an answer, which counts; that
+// nothing could be looked at is the platform's doing.
+func unread(before string, err error, bucket string) hob.Result {
+	r := errorJSON("%s%s", before, storageText(err, bucket))
+	switch hob.KindOf(err) {
+	case hob.NotFound, hob.Conflict:
+	default:
+		r.Free = true
+	}
+	return r
 }
 
 // read gives the beginning of a file as text, as much as can be shown at most; isText is false for what is none. A large

@@ -179,6 +179,10 @@ type counting struct {
 	limit int
 }
 
+func (c *counting) Bucket(_ context.Context, _ hob.Principal, id string) (hob.Bucket, error) {
+	return hob.Bucket{ID: id}, nil
+}
+
 func (c *counting) List(_ context.Context, _ hob.Principal, q hob.FileQuery) (hob.Page[hob.File], error) {
 	c.limit = q.Limit
 	return hob.Page[hob.File]{}, nil
@@ -383,6 +387,31 @@ func TestStorage_AssignmentsBoundBucketsAndPrefixes(t *testing.T) {
 		}
 		if strings.Contains(res.Text, `"name":"2027`) && c.config == part {
 			t.Errorf("%s: listed what is outside: %s", c.config, res.Text)
+		}
+	}
+}
+
+// What runs of others left is not among "every bucket of the workspace".
+func TestStorage_OwnedBucketsMustBeNamed(t *testing.T) {
+	t.Parallel()
+	dp := newDepot(t, builtin.Settings{})
+	dp.must(t, dp.EnsureOwned(t.Context(), everything(), hob.OutputBucket))
+	dp.put(t, hob.OutputBucket, "run_1/c/a", "x")
+	for _, c := range []struct{ tool, args string }{
+		{"storage_read", `{"operation":"list","bucket":"code-output"}`},
+		{"storage_read", `{"operation":"download","bucket":"code-output","path":"run_1/c/a"}`},
+		{"storage_write", `{"bucket":"code-output","path":"run_1/c/a","content":"y"}`},
+	} {
+		for _, config := range []string{"", `{"bucket":"code-output"}`} {
+			r := one(t, dp.set, assign(c.tool, config))
+			res := call(t, r, c.args)
+			wantError(t, c.args, res, "only where config_override.buckets of its assignment names it")
+			if !res.Free {
+				t.Errorf("%s: the refused call is counted", c.args)
+			}
+		}
+		if res := call(t, one(t, dp.set, assign(c.tool, `{"buckets":["code-output"]}`)), c.args); res.IsError || res.Free {
+			t.Errorf("named, %s: %+v", c.args, res)
 		}
 	}
 }

@@ -63,28 +63,38 @@ func (t *storageWrite) Call(ctx context.Context, c hob.Call) (hob.Result, error)
 		Overwrite   *bool   `json:"overwrite"`
 	}{}
 	if err := decode(c.Arguments, &in); err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	switch {
 	case t.files == nil:
 		return noStorage(), nil
 	case in.Bucket == "":
-		return errorJSON("bucket is required"), nil
+		return refused("bucket is required"), nil
 	case strings.Trim(in.Path, "/") == "":
-		return errorJSON("path is required"), nil
+		return refused("path is required"), nil
 	case in.Content == nil:
-		return errorJSON("content is required"), nil
+		return refused("content is required"), nil
 	}
 	name, err := hob.CleanFileName(in.Path)
 	if err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
-	if why := t.buckets.allows(in.Bucket, name); why != "" {
-		return errorJSON("%s", why), nil
+	why := t.buckets.allows(in.Bucket, name)
+	if why == "" {
+		why, err = t.buckets.closed(ctx, t.files, t.by, in.Bucket)
+	}
+	if gone := cancelled(ctx, t.spec.Name); gone != nil && err != nil {
+		return hob.Result{}, gone
+	}
+	switch {
+	case err != nil:
+		return refused("%s", storageText(err, in.Bucket)), nil
+	case why != "":
+		return refused("%s", why), nil
 	}
 	kind, ok := fileType(in.ContentType)
 	if !ok {
-		return errorJSON("content_type %q cannot be read; it is as text/csv or application/json", shorten(in.ContentType)), nil
+		return refused("content_type %q cannot be read; it is as text/csv or application/json", shorten(in.ContentType)), nil
 	}
 	f, _, err := t.files.Put(ctx, t.by, hob.NewFile{
 		Bucket: in.Bucket, Name: name, Owner: c.Principal.Owner(), Type: kind, Overwrite: in.Overwrite == nil || *in.Overwrite,
@@ -94,7 +104,7 @@ func (t *storageWrite) Call(ctx context.Context, c hob.Call) (hob.Result, error)
 		return hob.Result{}, gone
 	}
 	if err != nil {
-		return errorJSON("%s", storageText(err, in.Bucket)), nil
+		return refused("%s", storageText(err, in.Bucket)), nil
 	}
 	return hob.Result{Text: string(encode(struct {
 		Path string `json:"path"`

@@ -101,6 +101,13 @@ func errorJSON(format string, args ...any) hob.Result {
 	return hob.Result{Text: string(encode(map[string]string{"error": fmt.Sprintf(format, args...)})), IsError: true}
 }
 
+// refused is the result of a call that was refused before anything was done: an error that is not counted.
+func refused(format string, args ...any) hob.Result {
+	r := errorJSON(format, args...)
+	r.Free = true
+	return r
+}
+
 // transportText is what a model may read about an exchange that came to no answer. A request that writes and whose
 // answer was lost may have been carried out, and the model must know.
 func transportText(err error, method string) string {

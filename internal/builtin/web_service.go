@@ -108,10 +108,9 @@ func (s *Set) ask(ctx context.Context, c hob.Call, r serviceRequest) (body []byt
 	}
 }
 
-// free is the result of a call that is not counted.
+// free is the result of a call that is not counted: it was refused, or the platform is why nothing came of it.
 func free(format string, args ...any) *hob.Result {
-	r := errorJSON(format, args...)
-	r.Free = true
+	r := refused(format, args...)
 	return &r
 }
 

@@ -136,6 +136,27 @@ func (f *Files) EnsureBucket(ctx context.Context, by hob.Principal, id string) e
 	return err
 }
 
+// EnsureOwned makes an owned bucket where there is none of that id, and one of a bucket that is there: nobody can have
+// made it before in order to read what is put into it.
+func (f *Files) EnsureOwned(ctx context.Context, by hob.Principal, id string) error {
+	b, err := f.Store.Bucket(ctx, by, id)
+	if hob.KindOf(err) == hob.NotFound {
+		if _, err = f.Store.CreateBucket(ctx, by, hob.Bucket{ID: id, Owned: true}); hob.KindOf(err) != hob.Conflict {
+			return err
+		}
+		err = nil // another one was faster
+	}
+	if err != nil || b.Owned {
+		return err
+	}
+	return f.Store.OwnBucket(ctx, by, id)
+}
+
+// Bucket reads one bucket.
+func (f *Files) Bucket(ctx context.Context, by hob.Principal, id string) (hob.Bucket, error) {
+	return f.Store.Bucket(ctx, by, id)
+}
+
 // Put stores a file. Errors: NotFound (the bucket), Forbidden, Invalid (the name, or a type the bucket does not take),
 // Conflict (the name is taken), TooLarge, and what reading the body gave.
 func (f *Files) Put(ctx context.Context, by hob.Principal, n hob.NewFile) (file hob.File, replayed bool, err error) {
@@ -169,7 +190,7 @@ func (f *Files) Put(ctx context.Context, by hob.Principal, n hob.NewFile) (file 
 		File: hob.File{
 			Bucket: n.Bucket, Name: name, Owner: n.Owner, Blob: blob, Size: m.n, Type: n.Type, Digest: hex.EncodeToString(m.sum.Sum(nil)),
 		},
-		Overwrite: n.Overwrite, Key: n.Key,
+		Overwrite: n.Overwrite, Key: n.Key, Run: n.Run,
 	})
 	if err != nil {
 		if k := hob.KindOf(err); k != hob.Internal && k != hob.Unavailable {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -40,9 +41,9 @@ func fileTaken(bucket, name string) error {
 }
 
 // object reads an object of a bucket that was found to be the principal's to see.
-func (t *tx) object(ctx context.Context, ws hob.WorkspaceID, bucket, name string) (hob.File, error) {
-	f, err := one(ctx, t, scanFile, `SELECT `+objectColumns+` FROM objects WHERE workspace_id = ? AND bucket_id = ? AND name = ?`,
-		string(ws), bucket, name)
+func (t *tx) object(ctx context.Context, by hob.Principal, b hob.Bucket, name string) (hob.File, error) {
+	cond, args := ownFiles(by, b)
+	f, err := one(ctx, t, scanFile, `SELECT `+objectColumns+` FROM objects WHERE `+cond+` AND name = ?`, append(args, name)...)
 	if none(err) {
 		return f, absentFile()
 	}
@@ -52,10 +53,11 @@ func (t *tx) object(ctx context.Context, ws hob.WorkspaceID, bucket, name string
 // File reads what is known of one object.
 func (s *DB) File(ctx context.Context, by hob.Principal, bucket, name string) (hob.File, error) {
 	ctx, t := s.lookUp(ctx)
-	if _, err := t.bucket(ctx, by, "", bucket); err != nil {
+	b, err := t.bucket(ctx, by, "", bucket)
+	if err != nil {
 		return hob.File{}, err
 	}
-	return t.object(ctx, by.Workspace, bucket, name)
+	return t.object(ctx, by, b, name)
 }
 
 // fileSorts are the columns a list of objects can be sorted by. Only the name has an index; it is the default.
@@ -72,11 +74,13 @@ func (s *DB) Files(ctx context.Context, by hob.Principal, q hob.FileQuery) (hob.
 			With("field", "sortBy.column")
 	}
 	t := s.read()
-	if _, err := t.bucket(ctx, by, "", q.Bucket); err != nil {
+	b, err := t.bucket(ctx, by, "", q.Bucket)
+	if err != nil {
 		return page, err
 	}
 	var f filter
-	f.where("workspace_id = ? AND bucket_id = ?", string(by.Workspace), q.Bucket)
+	cond, args := ownFiles(by, b)
+	f.where(cond, args...)
 	if q.Prefix != "" {
 		f.where("name >= ?", q.Prefix)
 		if end := behind(q.Prefix); end != "" {
@@ -86,7 +90,6 @@ func (s *DB) Files(ctx context.Context, by hob.Principal, q hob.FileQuery) (hob.
 	if q.Search != "" {
 		f.where(`name {like} ? ESCAPE '\'`, like(q.Search))
 	}
-	var err error
 	if page.Total, err = one(ctx, t, scanInt, `SELECT count(*) FROM objects`+f.String(), f.args...); err != nil {
 		return page, hob.Wrap("count objects", err)
 	}
@@ -149,10 +152,13 @@ func (s *DB) PutFile(ctx context.Context, by hob.Principal, p hob.FilePut) (hob.
 			kept.Freed, err = unnamed(ctx, t, p.File.Blob)
 			return err
 		}
+		if err = stillThere(ctx, t, by.Workspace, p.Run); err != nil {
+			return err
+		}
 		if err = b.Check(p.File.Size, p.File.Type); err != nil {
 			return err
 		}
-		if kept, err = s.putObject(ctx, t, p); err != nil || p.Key == "" {
+		if kept, err = s.putObject(ctx, t, by, b, p); err != nil || p.Key == "" {
 			return err
 		}
 		return s.keepWritten(ctx, t, p.Key, kept.File)
@@ -161,6 +167,19 @@ func (s *DB) PutFile(ctx context.Context, by hob.Principal, p hob.FilePut) (hob.
 		return hob.KeptFile{}, err
 	}
 	return kept, nil
+}
+
+// stillThere keeps a run from being deleted until the transaction ends: what is written for it is gone with it then, or
+// not written at all.
+func stillThere(ctx context.Context, t *tx, ws hob.WorkspaceID, id hob.RunID) error {
+	if id == "" {
+		return nil
+	}
+	_, err := one(ctx, t, scanInt, `SELECT n FROM runs WHERE id = ? AND workspace_id = ? {keep}`, string(id), string(ws))
+	if none(err) {
+		return absentRun()
+	}
+	return hob.Wrap("look for the run of an object", err)
 }
 
 // written looks for what was written under a key, alone with it until the transaction ends.
@@ -198,16 +217,22 @@ func (s *DB) keepWritten(ctx context.Context, t *tx, key string, f hob.File) err
 
 // putObject inserts an object or puts it into the place of the one of its name. Those who write one name do so one after
 // the other.
-func (s *DB) putObject(ctx context.Context, t *tx, p hob.FilePut) (hob.KeptFile, error) {
+func (s *DB) putObject(ctx context.Context, t *tx, by hob.Principal, b hob.Bucket, p hob.FilePut) (hob.KeptFile, error) {
 	f, now := p.File, s.now()
+	if b.Owned && !by.SeesAll() {
+		f.Owner = by.Owner()
+	}
 	if err := s.aloneWith(ctx, t, hob.Idempotency{Scope: "objects/" + string(f.Workspace) + "/" + f.Bucket, Key: f.Name}); err != nil {
 		return hob.KeptFile{}, err
 	}
-	old, err := t.object(ctx, f.Workspace, f.Bucket, f.Name)
+	old, err := t.object(ctx, hob.System(f.Workspace), b, f.Name) // whoever's it is, the name is taken
 	there := err == nil
 	switch {
 	case err != nil && hob.KindOf(err) != hob.NotFound:
 		return hob.KeptFile{}, err
+	case there && b.Owned && !by.SeesAll() && old.Owner != by.Owner():
+		return hob.KeptFile{}, hob.Errorf(hob.Conflict, "The resource already exists: %s/%s; choose another name", f.Bucket, f.Name).
+			WithCode("object_exists")
 	case there && !p.Overwrite:
 		return hob.KeptFile{}, fileTaken(f.Bucket, f.Name)
 	case there:
@@ -306,14 +331,16 @@ func (s *DB) MoveFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 // source holds the object that is moved or copied, until the transaction ends, and finds the bucket that it comes into. The
 // object's blob cannot be freed meanwhile: who deletes the object waits, and sees the copy then.
 func (s *DB) source(ctx context.Context, t *tx, by hob.Principal, m hob.FileMove) (f hob.File, to hob.Bucket, err error) {
-	if _, err = t.bucket(ctx, by, hob.ScopeConfigure, m.Bucket); err != nil {
+	from, err := t.bucket(ctx, by, hob.ScopeConfigure, m.Bucket)
+	if err != nil {
 		return f, to, err
 	}
 	if to, err = t.bucket(ctx, by, hob.ScopeConfigure, m.ToBucket); err != nil {
 		return f, to, err
 	}
-	f, err = returning(ctx, t, scanFile, `UPDATE objects SET accessed_at = ? WHERE workspace_id = ? AND bucket_id = ? AND name = ? RETURNING `+
-		objectColumns, s.now(), string(by.Workspace), m.Bucket, m.Name)
+	cond, args := ownFiles(by, from)
+	f, err = returning(ctx, t, scanFile, `UPDATE objects SET accessed_at = ? WHERE `+cond+` AND name = ? RETURNING `+objectColumns,
+		append(append([]any{s.now()}, args...), m.Name)...)
 	if none(err) {
 		return f, to, absentFile()
 	}
@@ -332,7 +359,7 @@ func (s *DB) CopyFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 			return err
 		}
 		f.Bucket, f.Name, f.Owner = to.ID, m.ToName, m.Owner
-		kept, err = s.putObject(ctx, t, hob.FilePut{File: f, Overwrite: m.Overwrite})
+		kept, err = s.putObject(ctx, t, by, to, hob.FilePut{File: f, Overwrite: m.Overwrite})
 		return err
 	})
 	if err != nil {
@@ -345,14 +372,15 @@ func (s *DB) CopyFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 func (s *DB) DeleteFiles(ctx context.Context, by hob.Principal, bucket string, names ...string) (deleted []hob.File, freed []string, err error) {
 	err = s.write(ctx, "delete objects", func(ctx context.Context, t *tx) error {
 		deleted, freed = nil, nil
-		if _, err := t.bucket(ctx, by, hob.ScopeConfigure, bucket); err != nil {
+		b, err := t.bucket(ctx, by, hob.ScopeConfigure, bucket)
+		if err != nil {
 			return err
 		}
+		cond, own := ownFiles(by, b)
 		for left := names; len(left) > 0; {
 			n := min(len(left), fileChunk)
 			in, args := inList(left[:n])
-			gone, err := t.deleteObjects(ctx, `workspace_id = ? AND bucket_id = ? AND name IN `+in,
-				append([]any{string(by.Workspace), bucket}, args...))
+			gone, err := t.deleteObjects(ctx, cond+` AND name IN `+in, append(slices.Clone(own), args...))
 			if err != nil {
 				return err
 			}
@@ -381,16 +409,35 @@ func blobsOf(files []hob.File) []string {
 	return blobs
 }
 
+// deleteOutputs deletes what runs left in OutputBucket. Their bytes are deleted when it is found that nothing names them.
+func deleteOutputs(ctx context.Context, t *tx, ws hob.WorkspaceID, runs []hob.RunID) error {
+	for len(runs) > 0 {
+		n := min(len(runs), deleteChunk)
+		var cond []string
+		args := []any{string(ws), hob.OutputBucket}
+		for _, r := range runs[:n] {
+			prefix := hob.OutputPrefix(r)
+			cond, args = append(cond, "(name >= ? AND name < ?)"), append(args, prefix, behind(prefix))
+		}
+		if _, err := t.exec(ctx, `DELETE FROM objects WHERE workspace_id = ? AND bucket_id = ? AND (`+strings.Join(cond, " OR ")+`)`, args...); err != nil {
+			return fmt.Errorf("delete what runs left: %w", err)
+		}
+		runs = runs[n:]
+	}
+	return nil
+}
+
 // EmptyBucket deletes what the bucket holds, in transactions of few objects each, so that no writer waits long.
 func (s *DB) EmptyBucket(ctx context.Context, by hob.Principal, bucket string) (freed []string, err error) {
 	for n := fileChunk; n == fileChunk; {
 		var free []string
 		err := s.write(ctx, "empty a bucket", func(ctx context.Context, t *tx) error {
-			if _, err := t.bucket(ctx, by, hob.ScopeConfigure, bucket); err != nil {
+			b, err := t.bucket(ctx, by, hob.ScopeConfigure, bucket)
+			if err != nil {
 				return err
 			}
-			gone, err := t.deleteObjects(ctx, `id IN (SELECT id FROM objects WHERE workspace_id = ? AND bucket_id = ? ORDER BY name LIMIT ?)`,
-				[]any{string(by.Workspace), bucket, int64(fileChunk)})
+			cond, args := ownFiles(by, b)
+			gone, err := t.deleteObjects(ctx, `id IN (SELECT id FROM objects WHERE `+cond+` ORDER BY name LIMIT ?)`, append(args, int64(fileChunk)))
 			if err != nil {
 				return err
 			}

@@ -7,15 +7,15 @@ import (
 	"hob"
 )
 
-const bucketColumns = `id, workspace_id, name, owner, public, max_size, types, created_at, updated_at`
+const bucketColumns = `id, workspace_id, name, owner, public, owned, max_size, types, created_at, updated_at`
 
 func scanBucket(r row) (b hob.Bucket, err error) {
-	var public, maxSize, created, updated int64
+	var public, owned, maxSize, created, updated int64
 	var types string
-	if err = r.Scan(&b.ID, &b.Workspace, &b.Name, &b.Owner, &public, &maxSize, &types, &created, &updated); err != nil {
+	if err = r.Scan(&b.ID, &b.Workspace, &b.Name, &b.Owner, &public, &owned, &maxSize, &types, &created, &updated); err != nil {
 		return b, err
 	}
-	b.Public = public != 0
+	b.Public, b.Owned = public != 0, owned != 0
 	if maxSize != noMaxSize {
 		b.MaxSize = &maxSize
 	}
@@ -61,13 +61,21 @@ func (s *DB) CreateBucket(ctx context.Context, by hob.Principal, b hob.Bucket) (
 	if err := hob.CheckBucketID(b.ID); err != nil {
 		return hob.Bucket{}, err
 	}
+	if b.Owned {
+		if err := wholeBucket(by, b); err != nil {
+			return hob.Bucket{}, err
+		}
+		if b.Public {
+			return hob.Bucket{}, neverPublic(b)
+		}
+	}
 	types, err := typesText(b.Types)
 	if err != nil {
 		return hob.Bucket{}, fmt.Errorf("encode content types: %w", err)
 	}
 	err = s.write(ctx, "create a bucket", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO buckets (`+bucketColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			b.ID, string(b.Workspace), b.Name, b.Owner, flag(b.Public), maxSize(b), types, b.CreatedAt.Micros(), b.UpdatedAt.Micros())
+		_, err := t.exec(ctx, `INSERT INTO buckets (`+bucketColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			b.ID, string(b.Workspace), b.Name, b.Owner, flag(b.Public), flag(b.Owned), maxSize(b), types, b.CreatedAt.Micros(), b.UpdatedAt.Micros())
 		if err != nil && s.d.conflict(err) {
 			return hob.Errorf(hob.Conflict, "The resource already exists: bucket %s", b.ID).WithCode("bucket_exists")
 		}
@@ -104,15 +112,61 @@ func (s *DB) Buckets(ctx context.Context, by hob.Principal) ([]hob.Bucket, error
 	return list, hob.Wrap("list buckets", err)
 }
 
+// wholeBucket is about what concerns all objects of an owned bucket: it needs the sight of all of them.
+func wholeBucket(by hob.Principal, b hob.Bucket) error {
+	if !b.Owned || by.SeesAll() {
+		return nil
+	}
+	return hob.Errorf(hob.Forbidden, "the bucket %s keeps files of many owners; to change it as a whole needs the scope %q", b.ID, hob.ScopeAdmin).
+		WithCode("scope_missing")
+}
+
+func neverPublic(b hob.Bucket) error {
+	return hob.Errorf(hob.Invalid, "the bucket %s keeps files that are their owners' alone and cannot be public; link single files with POST /storage/v1/object/sign", b.ID).
+		With("field", "public")
+}
+
+// ownFiles is the condition for objects of a bucket that the principal may see.
+func ownFiles(by hob.Principal, b hob.Bucket) (cond string, args []any) {
+	cond, args = "workspace_id = ? AND bucket_id = ?", []any{string(b.Workspace), b.ID}
+	if b.Owned && !by.SeesAll() {
+		return cond + " AND owner = ? AND owner <> ''", append(args, by.Owner())
+	}
+	return cond, args
+}
+
+// OwnBucket makes a bucket an owned one.
+func (s *DB) OwnBucket(ctx context.Context, by hob.Principal, id string) error {
+	return s.write(ctx, "make a bucket an owned one", func(ctx context.Context, t *tx) error {
+		b, err := t.bucket(ctx, by, hob.ScopeAdmin, id)
+		if err != nil || b.Owned {
+			return err
+		}
+		_, err = t.exec(ctx, `UPDATE buckets SET owned = 1, public = 0, updated_at = ? WHERE workspace_id = ? AND id = ?`,
+			max(s.now(), b.UpdatedAt.Micros()), string(b.Workspace), b.ID)
+		return err
+	})
+}
+
 // UpdateBucket changes what the patch sets. Objects that are there already stay, whatever the bucket takes from now on.
 func (s *DB) UpdateBucket(ctx context.Context, by hob.Principal, id string, p hob.BucketPatch) (hob.Bucket, error) {
 	var b hob.Bucket
 	err := s.write(ctx, "update a bucket", func(ctx context.Context, t *tx) (err error) {
+		_, err = one(ctx, t, scanText, `SELECT id FROM buckets WHERE workspace_id = ? AND id = ?`+held(true), string(by.Workspace), id)
+		if err != nil && !none(err) {
+			return fmt.Errorf("hold a bucket: %w", err)
+		}
 		if b, err = t.bucket(ctx, by, hob.ScopeConfigure, id); err != nil {
+			return err
+		}
+		if err := wholeBucket(by, b); err != nil {
 			return err
 		}
 		if p.Public != nil {
 			b.Public = *p.Public
+		}
+		if b.Owned && b.Public {
+			return neverPublic(b)
 		}
 		if p.MaxSize != nil {
 			b.MaxSize = *p.MaxSize
@@ -141,6 +195,9 @@ func (s *DB) DeleteBucket(ctx context.Context, by hob.Principal, id string) erro
 	return s.write(ctx, "delete a bucket", func(ctx context.Context, t *tx) error {
 		b, err := t.bucket(ctx, by, hob.ScopeConfigure, id)
 		if err != nil {
+			return err
+		}
+		if err := wholeBucket(by, b); err != nil {
 			return err
 		}
 		_, locked := one(ctx, t, scanText, `SELECT id FROM buckets WHERE workspace_id = ? AND id = ? {skip}`, string(b.Workspace), b.ID)

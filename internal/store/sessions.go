@@ -222,8 +222,8 @@ func sessionsFilter(by hob.Principal, a hob.Agent, f hob.SessionFilter) *filter 
 // deleteChunk is how many runs' rows one statement deletes.
 const deleteChunk = 64
 
-// DeleteSession deletes a session with its runs, whose drivers are fenced off from then on. The usage ledger keeps its
-// numbers.
+// DeleteSession deletes a session with its runs, whose drivers are fenced off from then on, and the files that they left
+// in OutputBucket. The usage ledger keeps its numbers.
 func (s *DB) DeleteSession(ctx context.Context, by hob.Principal, ag hob.AgentID, id hob.SessionID) error {
 	return s.write(ctx, "delete a session", func(ctx context.Context, t *tx) error {
 		x, err := readSession(ctx, t, by, hob.ScopeRun, id)
@@ -238,7 +238,16 @@ func (s *DB) DeleteSession(ctx context.Context, by hob.Principal, ag hob.AgentID
 		if _, err := t.exec(ctx, `DELETE FROM sessions WHERE n = ?`, x.n); err != nil {
 			return err
 		}
-		runs, err := many(ctx, t, scanInt, `DELETE FROM runs WHERE session_n = ? RETURNING n`, x.n)
+		var ids []hob.RunID
+		runs, err := many(ctx, t, func(r row) (n int64, err error) {
+			var id hob.RunID
+			err = r.Scan(&n, &id)
+			ids = append(ids, id)
+			return n, err
+		}, `DELETE FROM runs WHERE session_n = ? RETURNING n, id`, x.n)
+		if err == nil {
+			err = deleteOutputs(ctx, t, x.Workspace, ids)
+		}
 		if err != nil {
 			return err
 		}

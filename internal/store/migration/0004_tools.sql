@@ -34,13 +34,14 @@ CREATE TABLE builtin_tools (
 	PRIMARY KEY (workspace_id, name)
 );
 
--- max_size is -1 and types is '' where nothing bounds them.
+-- max_size is -1 and types is '' where nothing bounds them. In one that is owned each object is its owner's alone.
 CREATE TABLE buckets (
 	workspace_id {key} NOT NULL REFERENCES workspaces (id),
 	id           {key} NOT NULL,
 	name         TEXT NOT NULL,
 	owner        {key} NOT NULL,
 	public       {int} NOT NULL,
+	owned        {int} NOT NULL,
 	max_size     {int} NOT NULL,
 	types        {json} NOT NULL,
 	created_at   {int} NOT NULL,

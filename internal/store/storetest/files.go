@@ -34,6 +34,11 @@ func fileCases() map[string]func(*world) {
 		"BucketIsEmptiedHoweverMuchThereIs":   bucketEmptied,
 		"StorageIsNamedOnce":                  storageNamed,
 		"BlobsOfACopyAndItsSourceAreNotFreed": copyAgainstDeletion,
+		"OwnedFilesAreTheirOwnersAlone":       ownedFiles,
+		"OwnedBucketIsChangedByThoseWhoSeeIt": ownedBucket,
+		"BucketBecomesAnOwnedOne":             bucketOwned,
+		"OutputsGoWithTheirSession":           outputsGo,
+		"OutputsAreNotKeptForADeletedRun":     outputsOfNoRun,
 	}
 }
 
