@@ -135,6 +135,8 @@ func (p projectDatabase) told(ctx context.Context, err error) error {
 		return hob.Errorf(hob.Unavailable, "%s", e.Message)
 	case agentsql.OutcomeUnknown:
 		return hob.Errorf(hob.Unavailable, "%s", e.Message).WithCode(builtin.CodeOutcomeUnknown)
+	case agentsql.Refused, agentsql.Invalid, agentsql.Powerful:
+		return hob.Errorf(hob.Invalid, "%s", e.Message).WithCode(builtin.CodeStatementRefused)
 	default:
 		return hob.Errorf(hob.Invalid, "%s", e.Message)
 	}

@@ -30,6 +30,9 @@ type Database interface {
 	Preview(ctx context.Context, c DatabaseChange) (json.RawMessage, error)
 }
 
+// CodeStatementRefused is the code of an Invalid error of Database that came before anything was carried out.
+const CodeStatementRefused = "statement_refused"
+
 // CodeOutcomeUnknown is the code of an error of Database.Write when the change may have been made.
 const CodeOutcomeUnknown = "outcome_unknown"
 

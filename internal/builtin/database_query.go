@@ -31,7 +31,9 @@ const (
 	// sent is waited for.
 	databaseGrace = 25*time.Second + callGrace
 	// noTables says how to give a database tool its tables.
-	noTables = `its assignment lists no tables; set config_override.schemas, for example {"schemas":{"main":["customers"]}}`
+	noTables  = `its assignment lists no tables; set config_override.schemas, for example {"schemas":{"main":["customers"]}}`
+	ungranted = `nothing grants it tables; config_override.schemas does, in an assignment of the agent: POST /api/agents/{id}/tools ` +
+		`{"tool_name":"%s","config_override":{"schemas":{"main":["customers"]}}}`
 )
 
 func init() {
@@ -175,15 +177,13 @@ func (t *databaseQuery) Call(ctx context.Context, c hob.Call) (hob.Result, error
 		Query string `json:"query"`
 	}
 	if err := decode(c.Arguments, &in); err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	if strings.TrimSpace(in.Query) == "" {
-		return errorJSON("query is required"), nil
+		return refused("query is required"), nil
 	}
 	if t.off != "" {
-		r := errorJSON("%s", t.off)
-		r.Free = true
-		return r, nil
+		return *free("%s", t.off), nil
 	}
 	rows, truncated, err := t.database.Query(ctx, DatabaseQuery{
 		Agent: c.Agent, Grant: t.grant.tables, SQL: in.Query, Rows: t.grant.rows, Timeout: t.grant.timeout,
@@ -194,7 +194,7 @@ func (t *databaseQuery) Call(ctx context.Context, c hob.Call) (hob.Result, error
 	switch {
 	case err != nil:
 		r := errorJSON("%s", databaseText(err))
-		r.Free = hob.KindOf(err) != hob.Invalid
+		r.Free = notCarriedOut(err)
 		return r, nil
 	case len(rows) == 0:
 		rows = json.RawMessage("[]")
@@ -225,6 +225,12 @@ func rowsText(rows json.RawMessage, truncated bool, most int) string {
 		}
 	}
 	return fmt.Sprintf(cutRows, encode(append([]json.RawMessage{}, all[:kept]...)))
+}
+
+// notCarriedOut says whether an error of the database came before it did anything, or is the platform's doing.
+func notCarriedOut(err error) bool {
+	var e *hob.Error
+	return !errors.As(err, &e) || e.Kind != hob.Invalid || e.Code == CodeStatementRefused
 }
 
 // databaseText is what a model may read about an error of the database: the sentences made for it. Others may name

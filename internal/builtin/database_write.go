@@ -304,7 +304,9 @@ func (t *databaseWrite) Call(ctx context.Context, c hob.Call) (hob.Result, error
 	}
 	change, err := t.change(c)
 	if err != nil {
-		return notWritten(messageOf(err)), nil
+		r := notWritten(messageOf(err))
+		r.Free = true
+		return r, nil
 	}
 	done, err := t.database.Write(ctx, change)
 	if err == nil { // also when ctx has ended meanwhile: it was done
@@ -319,7 +321,7 @@ func (t *databaseWrite) Call(ctx context.Context, c hob.Call) (hob.Result, error
 	if gone := cancelled(ctx, t.spec.Name); gone != nil {
 		return hob.Result{}, gone
 	}
-	r.Free = hob.KindOf(err) != hob.Invalid
+	r.Free = notCarriedOut(err)
 	return r, nil
 }
 

@@ -83,10 +83,10 @@ func (t *httpRequest) Spec() hob.ToolSpec { return t.spec }
 func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	req, err := t.request(c)
 	if err != nil {
-		return errorJSON("%s", messageOf(err)), nil
+		return refused("%s", messageOf(err)), nil
 	}
 	if !t.set.calls.take(c, t.limits.maxCalls) {
-		return errorJSON("%s", t.limits.spent(c.Name)), nil
+		return refused("%s", t.limits.spent(c.Name)), nil
 	}
 	res, err := t.set.deps.Egress.Do(ctx, req)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		}
 		t.set.noAnswer(c, err, func(text string) string { return text })
 		r := errorJSON("%s", transportText(err, req.Method))
-		r.Unknown = unanswered(err, req.Method)
+		r.Unknown, r.Free = unanswered(err, req.Method), unsent(err)
 		return r, nil
 	}
 	if t.limits.full || req.Method == http.MethodHead { // whose answer is its headers

@@ -63,10 +63,10 @@ func (t *httpTool) Spec() hob.ToolSpec { return t.spec }
 func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 	req, err := t.request(c)
 	if err != nil {
-		return hob.Result{Text: "Error: " + messageOf(err), IsError: true}, nil
+		return hob.Result{Text: "Error: " + messageOf(err), IsError: true, Free: true}, nil
 	}
 	if !t.set.calls.take(c, t.limits.maxCalls) {
-		return hob.Result{Text: "Error: " + t.limits.spent(c.Name), IsError: true}, nil
+		return hob.Result{Text: "Error: " + t.limits.spent(c.Name), IsError: true, Free: true}, nil
 	}
 	res, err := t.set.deps.Egress.Do(ctx, req)
 	if t.spec.Effect == hob.EffectRead && isUnreachable(err) {
@@ -78,7 +78,9 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		}
 		t.set.noAnswer(c, err, t.hide)
 		text := t.hide("Error: " + transportText(err, t.method))
-		return hob.Result{Text: text, IsError: true, Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method)}, nil
+		return hob.Result{
+			Text: text, IsError: true, Free: unsent(err), Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method),
+		}, nil
 	}
 	return t.result(res), nil
 }

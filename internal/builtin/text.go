@@ -121,6 +121,21 @@ func transportText(err error, method string) string {
 	return e.Message
 }
 
+// unsent says whether nothing of a request was sent: the guard refused it, or no connection came about. The two are alike
+// here as in their texts, lest the ledger tells what the guard hides.
+func unsent(err error) bool {
+	var e *egress.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Kind {
+	case egress.Refused, egress.Unreachable, egress.BadURL, egress.BadRequest, egress.Busy, egress.Late, egress.Closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // unanswered says whether a request that writes may have been carried out although no whole answer came.
 func unanswered(err error, method string) bool {
 	var e *egress.Error
