@@ -175,6 +175,9 @@ func exerciseTools(ctx context.Context, t *testing.T, c *client.Client, agent ho
 	if string(x.ConfigOverride) != `{"planet":"Mars"}` || len(x.Warnings) != 1 {
 		t.Errorf("the assignment is %+v", x)
 	}
+	if got := must[[]client.EffectiveTool](t)(c.EffectiveTools(ctx, agent)); len(got) != 1 || got[0].Source != "assignment" || !got[0].Offered {
+		t.Errorf("effective tools: %+v", got)
+	}
 	if got := must[[]client.Assignment](t)(c.Assignments(ctx, agent)); len(got) != 1 || got[0].ID != x.ID || got[0].Status != "available" {
 		t.Errorf("assignments: %+v", got)
 	}

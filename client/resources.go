@@ -159,6 +159,26 @@ func (c *Client) Assignments(ctx context.Context, agent hob.AgentID) ([]Assignme
 	return list.Tools, err
 }
 
+// EffectiveTool is a tool that an agent has, with what its next run would make of it.
+type EffectiveTool struct {
+	Name    string       `json:"name"`
+	Type    hob.ToolKind `json:"type"`
+	ToolID  *hob.ToolID  `json:"tool_id"` // nil for a builtin tool
+	Offered bool         `json:"offered"` // the model would be told of it
+	Status  string       `json:"status"`  // available, inactive or unavailable
+	Reason  string       `json:"reason"`  // why it is not available
+	Source  string       `json:"source"`  // assignment, or tool_ids where they alone name it
+}
+
+// EffectiveTools lists what an agent's next run would be offered, and what not and why.
+func (c *Client) EffectiveTools(ctx context.Context, agent hob.AgentID) ([]EffectiveTool, error) {
+	var list struct {
+		Tools []EffectiveTool `json:"tools"`
+	}
+	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "agents", string(agent), "tools", "effective")}, &list)
+	return list.Tools, err
+}
+
 // Assign gives an agent a tool.
 func (c *Client) Assign(ctx context.Context, agent hob.AgentID, in AssignmentInput) (Assignment, error) {
 	var a Assignment

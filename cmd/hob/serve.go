@@ -185,7 +185,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s.conns, limits.Streams = bounds(openFiles(), api.DefaultConnLimits(), limits.Streams)
 	s.http = api.Server(c.Addr, api.New(api.Config{
 		Store: p.store, Engine: s.engine, Files: p.files, Builtins: p.tools.Rows, Previews: p.tools.Previews,
-		CheckTool: p.tools.CheckTool, Unavailable: p.tools.Unavailable,
+		CheckTool: p.tools.CheckTool, Unavailable: p.tools.Unavailable, NotLoaded: p.tools.NotLoaded,
 		CheckScript: func(source string) error {
 			_, err := provider.ParseScript(source)
 			return err

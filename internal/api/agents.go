@@ -90,10 +90,14 @@ func createAgent(c *call) (creation, error) {
 	if err != nil {
 		return creation{}, err
 	}
-	if a.ToolIDs, err = c.checkToolIDs(in.ToolIDs); err != nil {
+	var lost []string
+	if a.ToolIDs, err = c.checkToolIDs(in.ToolIDs); err == nil && a.ToolIDs != nil {
+		lost, err = c.missingOf(a)
+	}
+	if err != nil {
 		return creation{}, err
 	}
-	warnings = append(warnings, unused...)
+	warnings = append(append(warnings, unused...), lost...)
 	return creation{make: func(ctx context.Context, s hob.Store) (int, any, error) {
 		made, err := s.CreateAgent(ctx, c.by, a)
 		return http.StatusCreated, agentAnswer{made, warnings}, err
@@ -182,7 +186,11 @@ func updateAgent(c *call) error {
 	if in.Model != nil {
 		warnings = append(warnings, c.modelWarning(a.Model)...)
 	}
-	return c.reply(http.StatusOK, agentAnswer{a, warnings})
+	lost, err := c.lostTools(a)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, agentAnswer{a, append(warnings, lost...)})
 }
 
 // agentPatch checks a change by itself: what is given must fit an agent.

@@ -102,6 +102,9 @@ type Config struct {
 	// Unavailable says why a tool of a workspace cannot do its work now, "" where it can; a builtin tool has no id.
 	Unavailable func(ctx context.Context, ws hob.WorkspaceID, t hob.Tool) string
 
+	// NotLoaded says of each tool of a grant why a run would go without it, "" where it would not.
+	NotLoaded func(ctx context.Context, g hob.Grant) ([]string, error)
+
 	// CheckScript judges an agent's settings.script; its error is Invalid, and names the line and what mends it.
 	CheckScript func(source string) error
 	// Models resolves a model string, or says why nobody serves it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"hob"
 )
@@ -55,36 +54,16 @@ func listAssignments(c *call) error {
 	if err != nil {
 		return err
 	}
+	offers, err := c.assignedOffers(agent, rows)
+	if err != nil {
+		return err
+	}
 	answer := assignmentList{Tools: make([]assignedAnswer, 0, len(rows))}
-	for _, r := range rows {
+	for i, r := range rows {
 		r.ConfigOverride = object(r.ConfigOverride)
-		answer.Tools = append(answer.Tools, assignedAnswer{r.Assignment, c.assignedStatus(agent, r)})
+		answer.Tools = append(answer.Tools, assignedAnswer{r.Assignment, offers[i].toolStatus})
 	}
 	return c.reply(http.StatusOK, answer)
-}
-
-// assignedStatus judges an assignment of an agent: its tool, and whether the agent lets runs have it.
-func (c *call) assignedStatus(agent hob.Agent, a hob.AssignedTool) toolStatus {
-	name, t := a.ToolName, a.Tool
-	if a.ToolID != nil {
-		name = string(*a.ToolID)
-	} else if row, ok := c.s.builtins[name]; ok {
-		row.ID, row.IsActive = "", !a.Off()
-		t = &row
-	}
-	if t == nil {
-		return unavailable("there is no such tool any more")
-	}
-	status := c.status(*t)
-	switch {
-	case status.Status != statusAvailable:
-		return status
-	case agent.ToolIDs != nil && !slices.Contains(*agent.ToolIDs, name):
-		return unavailable("the agent's tool_ids do not name it")
-	case c.reachesNothing(a):
-		return unavailable("it " + nothingReached)
-	}
-	return status
 }
 
 // nothingReached continues a sentence about a database tool.

@@ -67,6 +67,7 @@ func matrix() map[string]string {
 		"PATCH /api/agents/{id}":                                         settings,
 		"DELETE /api/agents/{id}":                                        settings,
 		"GET /api/agents/{id}/tools":                                     "++ff+fn++uuu",
+		"GET /api/agents/{id}/tools/effective":                           "++ff+fn++uuu",
 		"POST /api/agents/{id}/tools":                                    settings,
 		"PATCH /api/agents/{id}/tools/{assignment_id}":                   settings,
 		"DELETE /api/agents/{id}/tools/{assignment_id}":                  settings,

@@ -60,6 +60,7 @@ func routes() []route {
 		{method: del, path: "/api/agents/{id}", handle: deleteAgent, scope: configure, tag: tagAgents, summary: "Delete an agent and its tool assignments; its sessions stay", out: messageAnswer{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/agents/{id}/tools", handle: listAssignments, scope: read, tag: tagAgents, summary: "List an agent's tools", out: assignmentList{}, status: 200, errors: []int{404}},
+		{method: get, path: "/api/agents/{id}/tools/effective", handle: listEffective, scope: read, tag: tagAgents, summary: "List what the agent's next run would be offered, assigned or named by its tool_ids, and what not and why", out: effectiveList{}, status: 200, errors: []int{404}},
 		{method: post, path: "/api/agents/{id}/tools", create: assign, scope: configure, tag: tagAgents, summary: "Give an agent a tool", in: assignmentInput{}, out: assignmentAnswer{}, status: 201, errors: []int{404, 409}},
 		{method: patch, path: "/api/agents/{id}/tools/{assignment_id}", handle: updateAssignment, scope: configure, tag: tagAgents, summary: "Replace the configuration of an agent's tool", in: overrideInput{}, bodyless: true, out: assignmentAnswer{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/agents/{id}/tools/{assignment_id}", handle: unassign, scope: configure, tag: tagAgents, summary: "Take a tool from an agent", out: deletedAnswer{}, status: 200, errors: []int{404}},

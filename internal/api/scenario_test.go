@@ -191,6 +191,8 @@ func scenario() []step {
 		{"tool_ids that are no tools", "PATCH", "/api/agents/$agent", `{"tool_ids":["clock","watch","weather","` + noUUID + `"]}`, 400, ""},
 		{"tool_ids", "PATCH", "/api/agents/$agent", `{"tool_ids":["clock","$words","clock"]}`, 200, ""},
 		{"assignments beside tool_ids", "GET", "/api/agents/$agent/tools", "", 200, ""},
+		{"what a run would be offered", "GET", "/api/agents/$agent/tools/effective", "", 200, ""},
+		{"what a run of an absent agent would be offered", "GET", "/api/agents/" + noUUID + "/tools/effective", "", 404, ""},
 		{"delete a tool that tool_ids name", "DELETE", "/api/tools/$words", "", 200, ""},
 		{"agent with a tool that is gone", "GET", "/api/agents/$agent", "", 200, ""},
 		{"no tool_ids", "PATCH", "/api/agents/$agent", `{"tool_ids":null}`, 200, ""},

@@ -58,24 +58,3 @@ func hintOf(custom []hob.Tool, name string) string {
 	}
 	return ""
 }
-
-// lostTools names what of an agent's tool_ids is no tool any more. Runs go without it.
-func (c *call) lostTools(a hob.Agent) ([]string, error) {
-	if a.ToolIDs == nil || len(*a.ToolIDs) == 0 {
-		return nil, nil
-	}
-	scope, err := c.s.Store.Scope(c.Context(), c.by, a.ID)
-	if err != nil {
-		return nil, err
-	}
-	var warnings []string
-	for _, t := range scope {
-		switch {
-		case t.ToolID != nil && t.Tool == nil:
-			warnings = append(warnings, "tool_ids names a tool that is gone: "+string(*t.ToolID))
-		case t.ToolID == nil && !c.s.isBuiltin(t.ToolName):
-			warnings = append(warnings, "tool_ids names a builtin tool that this server does not have: "+t.ToolName)
-		}
-	}
-	return warnings, nil
-}

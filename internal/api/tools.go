@@ -47,6 +47,9 @@ type toolStatus struct {
 	Reason string `json:"reason,omitempty" jsonschema:"why it is not available, with the way out"`
 }
 
+// switchedOff is the reason of statusInactive.
+const switchedOff = "it is switched off"
+
 // The values of toolStatus.Status.
 const (
 	statusAvailable   = "available"
@@ -81,7 +84,7 @@ type versionList struct {
 // status judges a tool of the caller's workspace. A builtin one has no id.
 func (c *call) status(t hob.Tool) toolStatus {
 	if !t.IsActive {
-		return toolStatus{statusInactive, "it is switched off"}
+		return toolStatus{statusInactive, switchedOff}
 	}
 	if c.s.Unavailable != nil {
 		if why := c.s.Unavailable(c.Context(), c.by.Workspace, t); why != "" {

@@ -45,7 +45,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 
 func assign(name, config string) hob.AssignedTool {
 	return hob.AssignedTool{Assignment: hob.Assignment{
-		ToolType: "builtin", ToolName: name, ConfigOverride: json.RawMessage(config),
+		ID: hob.AssignmentID("as-" + name), ToolType: "builtin", ToolName: name, ConfigOverride: json.RawMessage(config),
 	}}
 }
 

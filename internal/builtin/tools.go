@@ -27,38 +27,58 @@ func (s *Set) Tools(ctx context.Context, g hob.Grant) ([]hob.ToolRunner, []strin
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("load tools: %w", err)
 	}
-	assigned := make([]*hob.AssignedTool, len(g.Assigned))
-	for i := range g.Assigned {
-		assigned[i] = &g.Assigned[i]
-	}
-	slices.SortStableFunc(assigned, func(a, b *hob.AssignedTool) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(nameOf(a), nameOf(b)))
-	})
-	tools := make([]hob.ToolRunner, 0, len(assigned))
-	taken := make(map[string]bool, len(assigned))
+	tools := make([]hob.ToolRunner, 0, len(g.Assigned))
 	var warnings []string
-	numbers := &s.deps.Settings
-	if len(assigned) > 0 {
-		numbers = s.settingsOf(ctx, g.Agent.Workspace)
-	}
-	for _, a := range assigned {
-		name := nameOf(a)
-		if taken[name] {
-			warnings = append(warnings, warn(name, "another tool of this agent has the same name"))
-			continue
-		}
-		tool, why := s.load(loading{ctx: ctx, grant: &g, numbers: numbers}, a)
+	s.each(ctx, &g, func(_ int, name string, tool hob.ToolRunner, why string) {
 		if why != "" {
 			warnings = append(warnings, warn(name, why))
-			continue
+			return
 		}
-		taken[name] = true
 		tools = append(tools, tool)
-	}
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("load tools: %w", err)
 	}
 	return tools, warnings, nil
+}
+
+// NotLoaded says of each assignment of a grant why Tools would not load it, "" where it would. The error is that of ctx.
+func (s *Set) NotLoaded(ctx context.Context, g hob.Grant) ([]string, error) {
+	out := make([]string, len(g.Assigned))
+	s.each(ctx, &g, func(i int, _ string, _ hob.ToolRunner, why string) { out[i] = why })
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("look at tools: %w", err)
+	}
+	return out, nil
+}
+
+// each loads the assignments of a grant in the order of Tools, and gives each by its place in the grant with its runner, or
+// with why it has none.
+func (s *Set) each(ctx context.Context, g *hob.Grant, give func(i int, name string, tool hob.ToolRunner, why string)) {
+	if len(g.Assigned) == 0 {
+		return
+	}
+	order := make([]int, len(g.Assigned))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &g.Assigned[i], &g.Assigned[j]
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(nameOf(a), nameOf(b)))
+	})
+	taken := make(map[string]bool, len(order))
+	l := loading{ctx: ctx, grant: g, numbers: s.settingsOf(ctx, g.Agent.Workspace)}
+	for _, i := range order {
+		a := &g.Assigned[i]
+		name := nameOf(a)
+		if taken[name] {
+			give(i, name, nil, "another tool of this agent has the same name")
+			continue
+		}
+		tool, why := s.load(l, a)
+		taken[name] = taken[name] || why == ""
+		give(i, name, tool, why)
+	}
 }
 
 // warn is the text of every warning about a tool that a run goes without.
@@ -116,7 +136,7 @@ func (s *Set) load(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 	if bound.err != nil {
 		return nil, messageOf(bound.err)
 	}
-	return b.open(opening{
+	tool, why := b.open(opening{
 		ctx: l.ctx, set: s, grant: l.grant, numbers: l.numbers, options: bound.options,
 		spec: hob.ToolSpec{
 			Name: b.name, Description: described(b.description, a.Builtin), Schema: bound.schema, Kind: hob.BuiltinTool,
@@ -124,6 +144,10 @@ func (s *Set) load(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 			Pinned: bound.pinned, FullSchema: bound.full,
 		},
 	})
+	if why == noTables && a.ID == "" { // tool_ids name it
+		why = fmt.Sprintf(ungranted, b.name)
+	}
+	return tool, why
 }
 
 // described is a builtin's description with what the workspace added to it.

@@ -174,15 +174,32 @@ func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, p *plan) ([]hob.
 	if err != nil || len(assigned) == 0 {
 		return nil, nil, err
 	}
-	grant := hob.Grant{
-		Principal: by, Agent: p.pin.Agent, Assigned: assigned, WebSearch: p.model.Search, SearchDomains: p.model.SearchDomains,
-	}
+	grant := grantOf(by, p.pin.Agent, assigned, p.model)
 	all, warnings, err := e.load(ctx, grant)
 	if err == nil && p.model.SearchAlone && mixed(all) {
 		grant.WebSearch = false
 		all, warnings, err = e.load(ctx, grant)
 	}
 	return all, warnings, err
+}
+
+func grantOf(by hob.Principal, agent hob.Agent, assigned []hob.AssignedTool, m hob.Model) hob.Grant {
+	return hob.Grant{Principal: by, Agent: agent, Assigned: assigned, WebSearch: m.Search, SearchDomains: m.SearchDomains}
+}
+
+// Grant is what the agent's next run may use of some tools. Where its model cannot be opened, no provider searches.
+func (e *Engine) Grant(ctx context.Context, by hob.Principal, agent hob.Agent, assigned []hob.AssignedTool) (hob.Grant, error) {
+	m, err := e.Models(ctx, agent.Workspace, agent.Model)
+	if err != nil {
+		return grantOf(by, agent, assigned, hob.Model{}), ctx.Err()
+	}
+	grant := grantOf(by, agent, assigned, m)
+	if !m.SearchAlone || len(assigned) == 0 {
+		return grant, nil
+	}
+	all, _, err := e.load(ctx, grant)
+	grant.WebSearch = grant.WebSearch && !mixed(all)
+	return grant, err
 }
 
 // load asks every toolset for a grant's tools.
