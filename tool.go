@@ -242,6 +242,8 @@ type Result struct {
 	Action  string       // of the usage ledger; ActionToolCall where ""
 	Free    bool         // not counted in the ledger: the platform, not the caller, is why nothing came of it
 	Used    []UsageEntry // model calls that the tool made
+	// Note is for an administrator who tries the tool: what the text may not say to models. Runs do not keep it.
+	Note string
 }
 
 // ToolRunner is a tool that can be called. An error of Call becomes a result the model reads; it never ends the run.

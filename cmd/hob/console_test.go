@@ -68,6 +68,15 @@ func TestConsole_TriesToolsOnTheProgramItself(t *testing.T) {
 				t.Errorf("a bad argument: %+v", bad)
 			}
 
+			private := try("http_request", client.ToolTest{Arguments: json.RawMessage(`{"url":"http://10.0.0.1/"}`)})
+			told := ""
+			for _, p := range private.Trace {
+				told += p.Detail
+			}
+			if !private.Free || strings.Contains(private.Result, "HOB_EGRESS_ALLOW") || !strings.Contains(told, "HOB_EGRESS_ALLOW=10.0.0.1:80 opens it") {
+				t.Errorf("a private address: %+v", private)
+			}
+
 			var none *hob.Error
 			if _, err := c.TestTool(t.Context(), "current_time", client.ToolTest{DryRun: true}); !errors.As(err, &none) || !strings.Contains(none.Message, "tools with a preview: database_write") {
 				t.Errorf("a dry run of a tool without a preview: %v", err)

@@ -225,7 +225,9 @@ func (t *codeExecute) elsewhere(ctx context.Context, c hob.Call, in codeInput) (
 			Error string `json:"error"`
 		}
 		_ = json.Unmarshal([]byte(fault.Text), &told) // it was just made
-		return *free("Sandbox unavailable: %s", told.Error), nil
+		res := free("Sandbox unavailable: %s", told.Error)
+		res.Note = fault.Note
+		return *res, nil
 	}
 	if a.status/100 != 2 {
 		text, _ := cut(r.hide(strings.ToValidUTF8(strings.TrimSpace(string(a.body)), "\ufffd")), maxErrorBody)

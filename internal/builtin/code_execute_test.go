@@ -269,7 +269,7 @@ func TestCodeExecute_FaultsElsewhereAreTold(t *testing.T) {
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
 	gone.Close()
 	s := newSet(t, builtin.Deps{CodeService: builtin.Service{BaseURL: gone.URL}})
-	if res := call(t, one(t, s, assign("code_execute", "")), python); !strings.HasPrefix(res.Text, `{"error":"Sandbox unavailable: `) || !res.Free {
+	if res := call(t, one(t, s, assign("code_execute", "")), python); res.Text != `{"error":"Sandbox unavailable: The sandbox could not be reached; the server's log says why"}` || !res.Free || res.Note == "" {
 		t.Errorf("nobody there: %+v", res)
 	}
 	srv, _, _ := elsewhere(t, 200, `{"stdout":"`+strings.Repeat("x", 200_000)+`","exit_code":0}`)

@@ -93,9 +93,9 @@ func (t *httpRequest) Call(ctx context.Context, c hob.Call) (hob.Result, error) 
 		if gone := cancelled(ctx, t.spec.Name); gone != nil {
 			return hob.Result{}, gone
 		}
-		t.set.noAnswer(c, err, func(text string) string { return text })
+		t.set.noAnswer(c, err, asItIs)
 		r := errorJSON("%s", transportText(err, req.Method))
-		r.Unknown, r.Free = unanswered(err, req.Method), unsent(err)
+		r.Unknown, r.Free, r.Note = unanswered(err, req.Method), unsent(err), noteOf(err, asItIs)
 		return r, nil
 	}
 	if t.limits.full || req.Method == http.MethodHead { // whose answer is its headers

@@ -79,7 +79,7 @@ func (t *httpTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		t.set.noAnswer(c, err, t.hide)
 		text := t.hide("Error: " + transportText(err, t.method))
 		return hob.Result{
-			Text: text, IsError: true, Free: unsent(err), Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method),
+			Text: text, IsError: true, Free: unsent(err), Note: noteOf(err, t.hide), Unknown: t.spec.Recovery != hob.RecoverRead && unanswered(err, t.method),
 		}, nil
 	}
 	return t.result(res), nil

@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"hob"
@@ -45,6 +46,14 @@ func TestRefusedCalls_AreNotCounted(t *testing.T) {
 		res := call(t, one(t, s, assign(c.tool, c.config)), c.args)
 		if !res.IsError || !res.Free || res.Unknown {
 			t.Errorf("%s %s: %+v", c.tool, c.args, res)
+		}
+	}
+	for tool, want := range map[string]string{
+		"http_request": "refused: 10.0.0.1:80 is a private address; HOB_EGRESS_ALLOW=10.0.0.1:80 opens it to all tools",
+		"web_scrape":   "refused: 10.0.0.1:80 is a private address; HOB_EGRESS_ALLOW=10.0.0.1:80 opens it to all tools",
+	} { // which an administrator reads, and no model
+		if res := call(t, one(t, s, assign(tool, "")), `{"url":"http://10.0.0.1/"}`); res.Note != want || strings.Contains(res.Text, "HOB_EGRESS_ALLOW") {
+			t.Errorf("%s: %+v", tool, res)
 		}
 	}
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})

@@ -121,6 +121,20 @@ func transportText(err error, method string) string {
 	return e.Message
 }
 
+// noteOf tells an administrator why an exchange came to no answer, which models do not read. hide takes secrets out.
+func noteOf(err error, hide func(string) string) string {
+	var e *egress.Error
+	switch {
+	case !errors.As(err, &e):
+		return ""
+	case e.Refusal != nil:
+		return e.Refusal.Explain()
+	}
+	return hide(e.Detail())
+}
+
+func asItIs(text string) string { return text }
+
 // unsent says whether nothing of a request was sent: the guard refused it, or no connection came about. The two are alike
 // here as in their texts, lest the ledger tells what the guard hides.
 func unsent(err error) bool {

@@ -58,8 +58,10 @@ func (t *webScrape) fetch(ctx context.Context, c hob.Call, in *scrapeArgs) (*scr
 		if gone := cancelled(ctx, c.Name); gone != nil {
 			return nil, nil, gone
 		}
-		t.set.noAnswer(c, err, func(text string) string { return text })
-		return nil, free("%s", transportText(err, http.MethodGet)), nil
+		t.set.noAnswer(c, err, asItIs)
+		fault := free("%s", transportText(err, http.MethodGet))
+		fault.Note = noteOf(err, asItIs)
+		return nil, fault, nil
 	}
 	if res.Status < 200 || res.Status >= 300 {
 		fault := errorJSON("the page answered with status %d (%s)", res.Status, cmp.Or(http.StatusText(res.Status), "unknown"))

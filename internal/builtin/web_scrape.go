@@ -192,11 +192,13 @@ func (t *webScrape) scrape(ctx context.Context, c hob.Call, in *scrapeArgs) (*sc
 
 func (t *webScrape) askFirecrawl(ctx context.Context, c hob.Call, f service, in *scrapeArgs) (*scraped, *hob.Result, error) {
 	if err := t.set.deps.Egress.CheckURL(in.URL); err != nil {
+		fault := free("%s", transportText(err, http.MethodGet))
 		var e *egress.Error
 		if errors.As(err, &e) && e.Kind == egress.Refused {
-			return nil, free("destination not allowed: private and special addresses are refused"), nil
+			fault = free("destination not allowed: private and special addresses are refused")
 		}
-		return nil, free("%s", transportText(err, http.MethodGet)), nil
+		fault.Note = noteOf(err, asItIs)
+		return nil, fault, nil
 	}
 	formats := slices.Clone(in.Formats)
 	if in.IncludeImages && !slices.Contains(formats, "markdown") {

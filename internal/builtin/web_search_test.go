@@ -278,7 +278,7 @@ func TestWebSearch_AnExaThatHangsOrIsAwayIsFree(t *testing.T) {
 	closed.Close()
 	s := newSet(t, builtin.Deps{Exa: builtin.Service{Key: "k", BaseURL: closed.URL}})
 	res := call(t, one(t, s, assign("web_search", "")), `{"query":"q"}`)
-	if !res.IsError || !res.Free || !strings.HasPrefix(res.Text, `{"error":"Exa could not be reached`) {
+	if !res.IsError || !res.Free || res.Text != `{"error":"Exa could not be reached; the server's log says why"}` || !strings.Contains(res.Note, "connection refused") {
 		t.Errorf("away: %+v", res)
 	}
 	arrived := make(chan struct{}, 1)

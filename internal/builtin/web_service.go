@@ -160,13 +160,19 @@ func (s *Set) broken(ctx context.Context, c hob.Call, r serviceRequest, cause er
 	}
 	s.noAnswer(c, cause, r.hide)
 	var e *egress.Error
+	var fault *hob.Result
 	switch {
 	case errors.Is(cause, context.DeadlineExceeded):
-		return nil, free("%s did not answer within %s", r.name, r.timeout), nil
+		fault = free("%s did not answer within %s", r.name, r.timeout)
+	case errors.As(cause, &e) && r.operator && unsent(cause): // who asks cannot do anything about the address
+		fault = free("%s could not be reached; the server's log says why", r.name)
 	case errors.As(cause, &e):
-		return nil, free("%s could not be reached: %s", r.name, e.Message), nil
+		fault = free("%s could not be reached: %s", r.name, e.Message)
+	default:
+		fault = free("%s could not be reached, or broke off its answer", r.name)
 	}
-	return nil, free("%s could not be reached, or broke off its answer", r.name), nil
+	fault.Note = noteOf(cause, r.hide)
+	return nil, fault, nil
 }
 
 // judge tells a good answer from a fault.

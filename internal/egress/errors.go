@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -121,6 +123,49 @@ type Refusal struct {
 	Port    uint16
 	Rule    Rule
 	Address netip.Addr // the forbidden address; invalid when none was looked at
+}
+
+// words say what a rule forbids.
+func (r Rule) words() string {
+	switch r {
+	case RuleOwnListener:
+		return "an address that this server listens on"
+	case RuleLoopback:
+		return "an address of this machine"
+	case RulePrivate:
+		return "a private address"
+	case RuleLinkLocal:
+		return "a link-local address"
+	case RulePlatform:
+		return "an address of cloud platforms"
+	case RulePort:
+		return "a port that nothing opens"
+	case RuleAllowedHosts:
+		return "outside the allowed_hosts of the assignment"
+	case RuleOperatorBase:
+		return "another origin than the one that is set"
+	case RuleMulticast, RuleUnspecified, RuleZone, RuleEmbedded, RuleSpecial:
+	}
+	return "a special address (" + string(r) + ")"
+}
+
+// Explain tells an administrator what was refused, by which rule, and what opens it. It must not reach a model.
+func (r Refusal) Explain() string {
+	at := net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+	text := fmt.Sprintf("refused: %s is %s", at, r.Rule.words())
+	if r.Address.IsValid() && r.Address.String() != r.Host {
+		text += " (" + r.Address.String() + ")"
+	}
+	switch r.Rule {
+	case RuleLoopback, RulePrivate, RuleSpecial, RulePort:
+		return text + "; HOB_EGRESS_ALLOW=" + at + " opens it to all tools"
+	case RuleLinkLocal, RulePlatform, RuleEmbedded: // which an entry by name does not open
+		return text + "; HOB_EGRESS_ALLOW=" + netip.AddrPortFrom(r.Address, r.Port).String() + " opens it to all tools"
+	case RuleAllowedHosts:
+		return text + "; config_override.allowed_hosts opens it"
+	default:
+		return text + "; nothing opens it"
+	}
 }
 
 // fail builds an error whose text is the formatted message.

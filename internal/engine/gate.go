@@ -131,7 +131,7 @@ func (e *Engine) perform(ctx context.Context, d deed, t *trace) (r hob.Result, c
 	r, err := e.run(inner, d)
 	switch {
 	case err == nil:
-		t.pass(StageExecute, "")
+		t.pass(StageExecute, r.Note)
 		return r, false
 	case ctx.Err() != nil:
 		return hob.Result{}, true
