@@ -127,7 +127,7 @@ func (s *Set) bind(src source, config json.RawMessage) *binding {
 }
 
 func newBinding(src source, config json.RawMessage) *binding {
-	schema, err := parseSchema(src.schema)
+	schema, err := readSchema(src.schema)
 	if err != nil {
 		return &binding{err: err}
 	}
@@ -141,16 +141,12 @@ func newBinding(src source, config json.RawMessage) *binding {
 		switch {
 		case src.isKey(k.name, schema):
 			own[k.name] = k.value
-		case schema.has(k.name):
-			if err := schema.checkProperty(k.name, k.value); err != nil {
+		case schema.forbids(k.name):
+			b.ignored = append(b.ignored, k.name)
+		default: // whatever the model would give for it
+			if err := b.pin(schema, k); err != nil {
 				return &binding{err: err}
 			}
-			if b.pinned == nil {
-				b.pinned = hob.PinnedArgs{}
-			}
-			b.pinned[k.name] = k.value
-		default:
-			b.ignored = append(b.ignored, k.name)
 		}
 	}
 	if len(b.pinned) > 0 {
@@ -160,6 +156,20 @@ func newBinding(src source, config json.RawMessage) *binding {
 		b.options, b.err = src.options(own)
 	}
 	return b
+}
+
+// pin fixes an argument.
+func (b *binding) pin(schema *inputSchema, k member) error {
+	if schema.has(k.name) {
+		if err := schema.checkProperty(k.name, k.value); err != nil {
+			return err
+		}
+	}
+	if b.pinned == nil {
+		b.pinned = hob.PinnedArgs{}
+	}
+	b.pinned[k.name] = k.value
+	return nil
 }
 
 // overrides reads config_override. Nothing and null are the empty object.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,12 +26,13 @@ const (
 	maxNesting = 8
 )
 
-// inputSchema is a compiled JSON Schema of a tool's arguments.
+// inputSchema is a JSON Schema of a tool's arguments. It is compiled when something is checked against it.
 type inputSchema struct {
 	refers     bool // it holds references
 	raw        json.RawMessage
+	doc        map[string]any
 	properties map[string]any
-	compiler   *jsonschema.Compiler
+	compiler   *jsonschema.Compiler // nil until it is needed
 }
 
 // noLoader refuses every reference to another document: the library's own loader would read local files.
@@ -46,9 +48,25 @@ func badSchema(format string, args ...any) error {
 }
 
 // parseSchema reads a tool's input schema: an object schema in any draft since 4 that refers to nothing outside itself.
-// No schema and null stand for an object without known properties; a schema without "type" gets "object", which model
-// providers insist on. Errors are Invalid.
+// Errors are Invalid.
 func parseSchema(raw json.RawMessage) (*inputSchema, error) {
+	s, err := readSchema(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	if _, err := s.compiler.Compile(schemaURL); err != nil {
+		return nil, badSchema("is not a JSON Schema: %s", schemaFault(err))
+	}
+	return s, nil
+}
+
+// readSchema is parseSchema for one that was judged when it was written, or will be before anything is checked against it:
+// compiling takes long. No schema and null stand for an object without known properties; a schema without "type" gets
+// "object", which model providers insist on.
+func readSchema(raw json.RawMessage) (*inputSchema, error) {
 	if t := bytes.TrimSpace(raw); len(t) == 0 || string(t) == "null" {
 		raw = json.RawMessage(`{"type":"object"}`)
 	}
@@ -73,17 +91,24 @@ func parseSchema(raw json.RawMessage) (*inputSchema, error) {
 	default:
 		return nil, badSchema(`must have "type": "object"`)
 	}
-	s := &inputSchema{raw: raw, compiler: jsonschema.NewCompiler()}
+	s := &inputSchema{raw: raw, doc: doc}
 	s.properties, _ = doc["properties"].(map[string]any)
 	s.refers = refers(doc)
-	s.compiler.UseLoader(noLoader{})
-	if err := s.compiler.AddResource(schemaURL, parsed); err != nil {
-		return nil, badSchema("is not a JSON Schema")
-	}
-	if _, err := s.compiler.Compile(schemaURL); err != nil {
-		return nil, badSchema("is not a JSON Schema: %s", schemaFault(err))
-	}
 	return s, nil
+}
+
+// prepare makes the compiler of the schema.
+func (s *inputSchema) prepare() error {
+	if s.compiler != nil {
+		return nil
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, s.doc); err != nil {
+		return badSchema("is not a JSON Schema")
+	}
+	s.compiler = c
+	return nil
 }
 
 // refers says whether there is a reference anywhere in a schema.
@@ -112,11 +137,45 @@ func (s *inputSchema) has(property string) bool {
 	return ok
 }
 
+// forbids says whether no call may have an argument of a name: it stands in no properties, and others are refused. One that
+// only lists properties refuses others too, as the check of a call does. Where a schema leaves that to its parts, or to what
+// it refers to, nothing is forbidden: the parts are judged at the call.
+func (s *inputSchema) forbids(property string) bool {
+	if s.has(property) || s.matches(property) {
+		return false
+	}
+	if s.doc["additionalProperties"] == false {
+		return true
+	}
+	for _, open := range []string{
+		"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf",
+	} {
+		if _, ok := s.doc[open]; ok {
+			return false
+		}
+	}
+	return len(s.properties) > 0
+}
+
+// matches says whether a name fits a pattern of the schema, or may fit one that cannot be read.
+func (s *inputSchema) matches(property string) bool {
+	patterns, _ := s.doc["patternProperties"].(map[string]any)
+	for p := range patterns {
+		if re, err := regexp.Compile(p); err != nil || re.MatchString(property) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkProperty says whether a value fits the schema of a property; the error is Invalid and names it. A schema with
 // references can ask for work without end, so values are checked against it at the call alone, where that is bounded.
 func (s *inputSchema) checkProperty(name string, value json.RawMessage) error {
 	if s.refers {
 		return nil
+	}
+	if err := s.prepare(); err != nil {
+		return err
 	}
 	pointer := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	property, err := s.compiler.Compile(schemaURL + "#/properties/" + escapeFragment(pointer))

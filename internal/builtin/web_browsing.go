@@ -119,7 +119,7 @@ func webSource(t *hob.Tool) source {
 		name: "a web tool", schema: t.InputSchema, argumentsFirst: true, keys: []string{rulesKey},
 		options: func(keys map[string]json.RawMessage) (any, error) { return len(keys) > 0, nil },
 	}
-	if s, err := parseSchema(t.InputSchema); err == nil && len(s.properties) == 0 {
+	if s, err := readSchema(t.InputSchema); err == nil && len(s.properties) == 0 {
 		src.schema = json.RawMessage(searchSchema)
 	}
 	return src
@@ -168,7 +168,7 @@ func (s *Set) openWeb(o webOpening) (hob.ToolRunner, string) {
 		o.spec.Search = &hob.WebSearchOptions{MaxUses: o.bounds.uses, AllowedDomains: o.bounds.allowed, BlockedDomains: o.bounds.blocked}
 	}
 	if !o.spec.Native && s.exa(o.ctx, ws).key == "" {
-		return nil, fmt.Sprintf(neitherSearch, why, exaMissing)
+		return nil, fmt.Sprintf(neitherSearch, why, exaLacks)
 	}
 	t.webSearch = webSearch{set: s, spec: o.spec, numbers: o.numbers, limits: &limits{}, ws: ws}
 	return t, ""
@@ -179,7 +179,7 @@ func (s *Set) noWeb(ctx context.Context, ws hob.WorkspaceID) string {
 	if s.exa(ctx, ws).key != "" || s.deps.Searches != nil && s.deps.Searches(ctx, ws) {
 		return ""
 	}
-	return fmt.Sprintf(neitherSearch, noneNative, exaMissing)
+	return fmt.Sprintf(neitherSearch, noneNative, exaLacks)
 }
 
 // webTool is a tool of the kind web. Its calls are those of a run whose model's provider does not search by itself; a run
