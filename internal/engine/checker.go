@@ -23,6 +23,8 @@ type checker struct {
 	schema *jsonschema.Schema
 	weight int // values of enums and patterns in the schema
 
+	parts, instructions int // of the schema, and of its patterns
+
 	mu   sync.Mutex // a check at a time: left belongs to it
 	left int
 }
@@ -32,6 +34,15 @@ var errTooMuch = errors.New("the schema asks for more work than is allowed; make
 // newChecker makes every part of the schema count its uses.
 func newChecker(s *jsonschema.Schema) *checker {
 	c := &checker{schema: s}
+	everyPart(s, func(part *jsonschema.Schema) {
+		c.parts++
+		c.meter(part)
+	})
+	return c
+}
+
+// everyPart visits each part of a schema once.
+func everyPart(s *jsonschema.Schema, do func(*jsonschema.Schema)) {
 	seen := map[*jsonschema.Schema]bool{}
 	var visit func(v reflect.Value)
 	visit = func(v reflect.Value) {
@@ -42,7 +53,7 @@ func newChecker(s *jsonschema.Schema) *checker {
 				return
 			}
 			seen[part] = true
-			c.meter(part)
+			do(part)
 			for i := range v.Elem().NumField() {
 				if f := v.Elem().Field(i); v.Elem().Type().Field(i).IsExported() {
 					visit(f)
@@ -64,7 +75,6 @@ func newChecker(s *jsonschema.Schema) *checker {
 		}
 	}
 	visit(reflect.ValueOf(s))
-	return c
 }
 
 // meter lets a part of the schema count its uses. It does so as a format, which is looked at before anything that applies
@@ -111,8 +121,8 @@ func (c *checker) faults(v any, size int) []string {
 }
 
 // boundedRegexps compiles the patterns of one schema, as long as they are not too large together.
-func boundedRegexps() jsonschema.RegexpEngine {
-	left := regexpSize
+// left is how many instructions they may still have.
+func boundedRegexps(left *int) jsonschema.RegexpEngine {
 	return func(pattern string) (jsonschema.Regexp, error) {
 		parsed, err := syntax.Parse(pattern, syntax.Perl)
 		if err != nil {
@@ -122,7 +132,7 @@ func boundedRegexps() jsonschema.RegexpEngine {
 		if err != nil {
 			return nil, err
 		}
-		if left -= len(prog.Inst); left < 0 {
+		if *left -= len(prog.Inst); *left < 0 {
 			return nil, errors.New("the patterns of the schema are too large")
 		}
 		return regexp.Compile(pattern)

@@ -96,14 +96,14 @@ func TestChecker_LargePatternsAreRefusedAndTheCacheIsBounded(t *testing.T) {
 		t.Error("2,900 large patterns were taken")
 	}
 	var c schemaCache
-	for i := range 200 {
+	for i := range 600 {
 		raw := fmt.Sprintf(`{"description":"%s %d"}`, strings.Repeat("x", 60_000), i)
 		if _, err := c.getAny(json.RawMessage(raw)); err != nil {
 			t.Fatal(err)
 		}
 		sum := 0
-		for key := range c.byID {
-			sum += len(key)
+		for key, s := range c.byID {
+			sum += s.size(key)
 		}
 		if sum != c.bytes || sum > maxCachedBytes || len(c.byID) == 0 {
 			t.Fatalf("%d bytes are kept, counted as %d", sum, c.bytes)

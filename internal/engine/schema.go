@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,8 +18,14 @@ import (
 
 const (
 	maxSchemaBytes = 64 << 10
+	// MaxSchemaParts bounds a schema's objects, trues and falses, which each part of it is: compiling one takes a time that
+	// grows with their square.
+	MaxSchemaParts = 1000
 	maxSchemas     = 1024 // compiled schemas kept; the cache starts anew when it is full
-	maxCachedBytes = 2 << 20
+	maxCachedBytes = 64 << 20
+	// What is kept of a schema, beside its text twice: measured.
+	partBytes   = 1 << 10 // of one part
+	regexpBytes = 64      // of one instruction of a pattern
 )
 
 // schema is a compiled schema of a tool's arguments.
@@ -29,8 +36,12 @@ type schema struct {
 	known map[string]bool
 }
 
-// schemaCache keeps compiled schemas, within a bound of their number and of their texts: a compiled one takes some
-// twenty times its text.
+// size is about what a schema of a text takes, in bytes.
+func (s *schema) size(text string) int {
+	return 2*len(text) + partBytes*s.compiled.parts + regexpBytes*s.compiled.instructions
+}
+
+// schemaCache keeps compiled schemas, within a bound of their number and of the memory that they take.
 type schemaCache struct {
 	mu    sync.Mutex
 	byID  map[string]*schema
@@ -67,16 +78,20 @@ func (c *schemaCache) fetch(key string, make func() (*schema, error)) (*schema, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byID == nil || len(c.byID) >= maxSchemas || c.bytes+len(key) > maxCachedBytes {
+	if other := c.byID[key]; other != nil { // made meanwhile
+		return other, nil
+	}
+	size := s.size(key)
+	if c.byID == nil || len(c.byID) >= maxSchemas || c.bytes+size > maxCachedBytes {
 		c.byID, c.bytes = map[string]*schema{}, 0
 	}
 	c.byID[key] = s
-	c.bytes += len(key)
+	c.bytes += size
 	return s, nil
 }
 
-// CheckSchema says whether a schema can describe a tool's arguments: a JSON Schema of an object, at most 64 KB, without
-// references outside itself. The error is Invalid.
+// CheckSchema says whether a schema can describe a tool's arguments: a JSON Schema of an object, at most 64 KB and MaxSchemaParts,
+// without references outside itself and such that come back to themselves for the same value. The error is Invalid.
 func (e *Engine) CheckSchema(raw json.RawMessage) error {
 	_, err := compile(raw)
 	return err
@@ -132,9 +147,13 @@ func compileAny(raw json.RawMessage) (*checker, error) {
 	if _, ok := doc.(map[string]any); !ok {
 		return nil, errors.New("must be a JSON Schema object")
 	}
+	if n := parts(doc); n > MaxSchemaParts {
+		return nil, fmt.Errorf("must have at most %d parts (objects, true and false), not %d", MaxSchemaParts, n)
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(boundedRegexps())
+	left := regexpSize
+	c.UseRegexpEngine(boundedRegexps(&left))
 	c.DefaultDraft(jsonschema.Draft2020)
 	if err := c.AddResource("mem:schema", doc); err != nil {
 		return nil, fmt.Errorf("is not a valid JSON Schema: %s", schemaFault(err))
@@ -143,7 +162,80 @@ func compileAny(raw json.RawMessage) (*checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not a valid JSON Schema: %s", schemaFault(err))
 	}
-	return newChecker(compiled), nil
+	if at := circle(compiled); at != "" {
+		return nil, fmt.Errorf("refers to itself at %s without coming to a part of the value: no value could be checked against it", preview(at, maxFault))
+	}
+	made := newChecker(compiled)
+	made.instructions = regexpSize - left
+	return made, nil
+}
+
+// parts counts the objects, trues and falses of a document: as many schemas it has at most.
+func parts(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case bool:
+		return 1
+	case map[string]any:
+		n = 1
+		for _, value := range v {
+			n += parts(value)
+		}
+	case []any:
+		for _, value := range v {
+			n += parts(value)
+		}
+	}
+	return n
+}
+
+// circle finds a part of a schema that applies itself to the same value over and over, and tells its place; "" where there
+// is none. One that comes back to itself for a part of the value, as a tree's node does, is fine.
+func circle(root *jsonschema.Schema) string {
+	const open, done = 1, 2
+	state := map[*jsonschema.Schema]int{}
+	var same func(s *jsonschema.Schema) string // follows what is applied to the same value
+	same = func(s *jsonschema.Schema) string {
+		if s == nil || state[s] == done {
+			return ""
+		}
+		if state[s] == open {
+			return "#" + strings.TrimPrefix(s.Location, "mem:schema#")
+		}
+		state[s] = open
+		for _, next := range applied(s) {
+			if at := same(next); at != "" {
+				return at
+			}
+		}
+		state[s] = done
+		return ""
+	}
+	at := ""
+	everyPart(root, func(s *jsonschema.Schema) {
+		if at == "" {
+			at = same(s)
+		}
+	})
+	return at
+}
+
+// applied lists what a schema applies to the value that it is applied to itself.
+func applied(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}
+	if s.DynamicRef != nil {
+		list = append(list, s.DynamicRef.Ref)
+	}
+	list = slices.Concat(list, s.AllOf, s.AnyOf, s.OneOf)
+	for _, d := range s.DependentSchemas {
+		list = append(list, d)
+	}
+	for _, d := range s.Dependencies {
+		if d, ok := d.(*jsonschema.Schema); ok {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // noLoader refuses every reference: schemas come from outside, and one must not make the server read a file or a URL.
