@@ -35,12 +35,12 @@ func (p projectDatabase) CheckGrant(raw json.RawMessage) (map[string][]string, e
 }
 
 // Describe writes the granted tables for a model.
-func (p projectDatabase) Describe(ctx context.Context, grant map[string][]string) (string, int, error) {
+func (p projectDatabase) Describe(ctx context.Context, grant map[string][]string) (string, []string, error) {
 	d, err := p.db.Describe(ctx, grant)
 	if err != nil {
-		return "", 0, p.told(ctx, err)
+		return "", nil, p.told(ctx, err)
 	}
-	return d.Text(), len(d.Tables), nil
+	return d.Text(), d.Missing, nil
 }
 
 // Query runs one reading statement of an agent.
@@ -55,13 +55,13 @@ func (p projectDatabase) Query(ctx context.Context, q builtin.DatabaseQuery) (js
 }
 
 // DescribeWrites writes the tables that may be changed for a model.
-func (p projectDatabase) DescribeWrites(ctx context.Context, grant builtin.DatabaseGrant) (string, int, error) {
+func (p projectDatabase) DescribeWrites(ctx context.Context, grant builtin.DatabaseGrant) (string, []string, error) {
 	g := writeGrant(grant)
 	d, err := p.db.DescribeWrites(ctx, g)
 	if err != nil {
-		return "", 0, p.told(ctx, err)
+		return "", nil, p.told(ctx, err)
 	}
-	return d.WriteText(g), len(d.Tables), nil
+	return d.WriteText(g), d.Missing, nil
 }
 
 // SideEffects tells what changes do beyond a grant.

@@ -194,7 +194,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 			if row != nil {
 				return p.tools.CheckCustomAssignment(*row, a.ConfigOverride)
 			}
-			return p.tools.CheckAssignment(ctx, a.ToolName, a.ConfigOverride)
+			return p.tools.CheckAssignment(ctx, a.Workspace, a.ToolName, a.ConfigOverride)
 		},
 		CheckURL: p.guard.CheckURL, Models: p.models.Open, DefaultModel: p.defaultModel,
 		Settings: p.settings, Providers: p.providers, ValidateKey: p.models.Validate,

@@ -52,6 +52,8 @@ type DB interface {
 	// SideEffects tells an operator what changes under a grant do beyond it: by
 	// foreign keys' actions, triggers and rules.
 	SideEffects(ctx context.Context, g WriteGrant) ([]string, error)
+	// Tables lists what could be granted, as schema.table.
+	Tables(ctx context.Context) ([]string, error)
 	// Check reports what an operator should know: powers a role has beyond its
 	// need, caps that could not be set, why the database cannot be used.
 	Check(ctx context.Context) []Finding

@@ -2,6 +2,7 @@ package agentsql_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,4 +78,32 @@ func TestRows_AnswerSaysWhenItIsCut(t *testing.T) {
 	if got := string(r.Answer()); got != `{"rows":[{"a":1}],"truncated":true}` {
 		t.Errorf("cut: %s", got)
 	}
+}
+
+func TestTables_ListsWhatCanBeGranted(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, e engine) {
+		schema := map[string]string{"sqlite": "main", "postgres": "hob_demo"}[e.name]
+		all, err := e.db.Tables(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant := agentsql.Grant{}
+		for _, name := range all {
+			s, table, _ := strings.Cut(name, ".")
+			grant[s] = append(grant[s], table)
+		}
+		for _, want := range []string{"orders", "order_totals"} {
+			if !slices.Contains(grant[schema], want) {
+				t.Errorf("%s.%s is not among %v", schema, want, all)
+			}
+		}
+		raw, err := json.Marshal(grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := agentsql.ParseGrant(raw); err != nil || !slices.IsSorted(all) {
+			t.Errorf("%v cannot be granted: %v", all, err)
+		}
+	})
 }

@@ -15,14 +15,16 @@ import (
 type checking struct {
 	ctx     context.Context //nolint:containedctx // lives for one call of check
 	set     *Set
+	ws      hob.WorkspaceID
 	options any
+	pinned  hob.PinnedArgs
 }
 
 // CheckAssignment judges the config_override of a builtin when it is assigned or changed. The error is Invalid and
 // names the key: a name that is no builtin's, a pinned argument that does not fit the tool's schema, a malformed option.
-// The warning names what is stored but will not work: keys that mean nothing, tables that do not exist. "rules" are not
-// looked at.
-func (s *Set) CheckAssignment(ctx context.Context, toolName string, config json.RawMessage) (warning string, err error) {
+// The warning names what is stored but will not work: keys that mean nothing, tables and buckets that do not exist, a
+// prerequisite that the workspace lacks. "rules" are not looked at.
+func (s *Set) CheckAssignment(ctx context.Context, ws hob.WorkspaceID, toolName string, config json.RawMessage) (warning string, err error) {
 	b := s.builtins[toolName]
 	if b == nil {
 		return "", hob.Errorf(hob.Invalid, "there is no builtin tool %q; the builtin tools are %s",
@@ -33,8 +35,15 @@ func (s *Set) CheckAssignment(ctx context.Context, toolName string, config json.
 		return "", bound.err
 	}
 	warnings := ignoredKeys(bound, toolName)
-	if b.check != nil {
-		if w := b.check(checking{ctx: ctx, set: s, options: bound.options}); w != "" {
+	lacks := ""
+	if b.unavailable != nil {
+		lacks = b.unavailable(ctx, s, ws)
+	}
+	switch {
+	case lacks != "":
+		warnings = append(warnings, toolName+" will not work: "+lacks)
+	case b.check != nil:
+		if w := b.check(checking{ctx: ctx, set: s, ws: ws, options: bound.options, pinned: bound.pinned}); w != "" {
 			warnings = append(warnings, w)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestCheckAssignment(t *testing.T) {
 	t.Parallel()
-	s := newSet(t, builtin.Deps{Database: &tables{text: "t", count: 1}})
+	s := newSet(t, builtin.Deps{Database: &tables{text: "t", count: 1}, Exa: builtin.Service{Key: "k"}})
 	tests := map[string]struct {
 		tool, config  string
 		warning, fail string // "" = none
@@ -59,7 +59,7 @@ func TestCheckAssignment(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			warning, err := s.CheckAssignment(t.Context(), tt.tool, json.RawMessage(tt.config))
+			warning, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, tt.tool, json.RawMessage(tt.config))
 			checkInvalid(t, err, tt.fail)
 			if (warning == "") != (tt.warning == "") || !strings.Contains(warning, tt.warning) {
 				t.Errorf("warning %q, want %q", warning, tt.warning)
@@ -90,18 +90,55 @@ func TestCheckAssignment_TablesThatDoNotWorkAreAWarning(t *testing.T) {
 		deps builtin.Deps
 		want string
 	}{
-		"absent": {builtin.Deps{Database: &tables{}}, "none of the tables"},
+		"absent": {builtin.Deps{Database: &tables{}}, "none of the tables in config_override.schemas exists: main.t; hob doctor lists those"},
 		"down":   {builtin.Deps{Database: &tables{err: errDown}}, "the database cannot answer now"},
 		"off":    {builtin.Deps{DatabaseOff: "the role lacks CREATEROLE"}, "database tools are off: the role lacks CREATEROLE"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			warning, err := newSet(t, tt.deps).CheckAssignment(t.Context(), "database_query", config)
+			warning, err := newSet(t, tt.deps).CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_query", config)
 			if err != nil || !strings.Contains(warning, tt.want) || strings.Contains(warning, "10.1.2.3") {
 				t.Errorf("warning %q, error %v", warning, err)
 			}
 		})
+	}
+}
+
+func TestCheckAssignment_NamesTablesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, builtin.Deps{Database: &tables{text: "t", count: 1}})
+	many := `{"schemas":{"main":["t"` + strings.Repeat(`,"u"`, 12) + `]}}`
+	for _, tool := range []string{"database_query", "database_write"} {
+		for config, want := range map[string]string{
+			`{"schemas":{"main":["t","u"]}}`: "config_override.schemas names tables that do not exist: main.u; hob doctor lists those that can be granted",
+			many:                             strings.Repeat("main.u, ", 9) + "main.u and 2 more; hob doctor",
+		} {
+			if w, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, json.RawMessage(config)); err != nil || !strings.Contains(w, want) {
+				t.Errorf("%s: %q, %v", tool, w, err)
+			}
+		}
+		_, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, json.RawMessage(`{"schemas":5}`))
+		var e *hob.Error
+		if !errors.As(err, &e) || e.Details["field"] != "config_override.schemas" || !strings.Contains(e.Message, `{"schemas":{"main":["customers","orders"]}}`) {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+}
+
+// What the workspace lacks is said once, where the tool is assigned.
+func TestCheckAssignment_SaysWhatTheToolLacks(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, builtin.Deps{})
+	for tool, want := range map[string]string{
+		"web_search": "web_search will not work: Exa API key not configured.", "web_browsing": "web_browsing will not work: no configured model provider",
+		"code_execute": "code_execute will not work: Code sandbox is not configured: ", "storage_read": "storage_read will not work: this server stores no files",
+		"database_query": "database_query will not work: database tools are off", "database_write": "database_write will not work: database tools are off",
+	} {
+		w, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, nil)
+		if err != nil || !strings.HasPrefix(w, want) || strings.Count(w, "will not work") != 1 {
+			t.Errorf("%s: %q, %v", tool, w, err)
+		}
 	}
 }
 

@@ -38,7 +38,9 @@ const (
 )
 
 const (
-	noSandbox    = "Code sandbox is not configured"
+	noSandbox = "Code sandbox is not configured"
+	// sandboxOff continues it for whoever can do something about it.
+	sandboxOff   = ": the server runs with HOB_SANDBOX=off; its operator sets HOB_SANDBOX=auto, or CODE_SANDBOX_URL"
 	languagesKey = "languages"
 )
 
@@ -90,9 +92,15 @@ func init() {
 			`"timeout":{"type":"integer","default":30,"description":"Seconds it may run, 1 to 300"}` +
 			`},"required":["language","code"],"additionalProperties":false}`),
 		effect: hob.EffectExternal, recovery: hob.RecoverOnce,
-		keys:        []string{languagesKey},
-		options:     func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readLanguages(keys) },
-		unavailable: func(ctx context.Context, s *Set, _ hob.WorkspaceID) string { return s.noCode(ctx) },
+		keys:    []string{languagesKey},
+		options: func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readLanguages(keys) },
+		unavailable: func(ctx context.Context, s *Set, _ hob.WorkspaceID) string {
+			why := s.noCode(ctx)
+			if why == noSandbox {
+				return why + sandboxOff
+			}
+			return why
+		},
 		open: func(o opening) (hob.ToolRunner, string) {
 			languages := o.options.([]string)
 			if len(languages) < len(codeLanguages) {

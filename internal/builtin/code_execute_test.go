@@ -164,7 +164,7 @@ func TestCodeExecute_WithoutASandboxIsOfferedAndSaysSo(t *testing.T) {
 	if res.Text != `{"error":"Code sandbox is not configured"}` || !res.IsError || !res.Free {
 		t.Errorf("%+v", res)
 	}
-	if got := s.Unavailable(t.Context(), hob.DefaultWorkspace, hob.Tool{Name: "code_execute"}); got != "Code sandbox is not configured" {
+	if got := s.Unavailable(t.Context(), hob.DefaultWorkspace, hob.Tool{Name: "code_execute"}); !strings.HasPrefix(got, "Code sandbox is not configured: ") || !strings.Contains(got, "HOB_SANDBOX=auto") {
 		t.Errorf("unavailable because %q", got)
 	}
 }

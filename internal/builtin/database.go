@@ -14,13 +14,13 @@ import (
 type Database interface {
 	// CheckGrant reads config_override.schemas. Schemas without tables are dropped. The error is Invalid. No I/O.
 	CheckGrant(raw json.RawMessage) (map[string][]string, error)
-	// Describe tells a model the columns of the granted tables, and how many of the tables exist.
-	Describe(ctx context.Context, grant map[string][]string) (text string, tables int, err error)
+	// Describe tells a model the columns of the granted tables; missing are those that do not exist, as schema.table.
+	Describe(ctx context.Context, grant map[string][]string) (text string, missing []string, err error)
 	// Query runs one reading statement; rows is a JSON array of objects.
 	Query(ctx context.Context, q DatabaseQuery) (rows json.RawMessage, truncated bool, err error)
 
 	// DescribeWrites is Describe for a grant to change: it tells the verbs and what an insert needs, too.
-	DescribeWrites(ctx context.Context, g DatabaseGrant) (text string, tables int, err error)
+	DescribeWrites(ctx context.Context, g DatabaseGrant) (text string, missing []string, err error)
 	// SideEffects tells an operator what changes under a grant do beyond it, one sentence each.
 	SideEffects(ctx context.Context, g DatabaseGrant) ([]string, error)
 	// Write carries out a change, all of it or nothing, and once for all calls with its key. An error whose code is

@@ -85,7 +85,13 @@ func (s *Set) readSchemas(keys map[string]json.RawMessage) (map[string][]string,
 	if !ok || s.deps.Database == nil {
 		return map[string][]string{}, nil
 	}
-	return s.deps.Database.CheckGrant(raw)
+	grant, err := s.deps.Database.CheckGrant(raw)
+	var e *hob.Error
+	if errors.As(err, &e) && e.Kind == hob.Invalid {
+		return nil, hob.Errorf(hob.Invalid, `%s; it is written like {"schemas":{"main":["customers","orders"]}}`, e.Message).
+			With("field", "config_override."+schemasKey)
+	}
+	return grant, err
 }
 
 // readDatabaseTimeout reads the time of one statement; 0 where the assignment says nothing.
@@ -110,36 +116,64 @@ func (s *Set) databaseOff() string {
 	return "database tools are off"
 }
 
-// usable says why a database tool would not be loaded, or gives the description of its tables.
-func (s *Set) usable(ctx context.Context, key string, grant map[string][]string, load func(context.Context) (string, int, error)) (text, why string) {
-	if off := s.databaseOff(); off != "" {
-		return "", off
-	}
-	if len(grant) == 0 {
-		return "", noTables
-	}
-	text, tables, err := s.tables.get(ctx, key, load)
-	switch {
-	case err != nil:
-		return "", "its tables cannot be looked at now: " + databaseText(err)
-	case tables == 0:
-		return "", "none of the tables in config_override.schemas exists"
-	}
-	return text, ""
+// granted is what a grant comes to now.
+type granted struct {
+	text    string // for the model
+	missing string // names of tables that do not exist, in one text
+	why     string // the tool would not be loaded; "" where it would
 }
 
-func (g *tableGrant) usable(ctx context.Context, s *Set) (text, why string) {
-	return s.usable(ctx, g.key, g.tables, func(ctx context.Context) (string, int, error) {
+// findTables is where an operator sees which tables there are.
+const findTables = "; hob doctor lists those that can be granted"
+
+// maxMissing is how many tables that do not exist are named.
+const maxMissing = 10
+
+// look says why a database tool would not be loaded, or gives the description of its tables.
+func (s *Set) look(ctx context.Context, key string, grant map[string][]string, load describing) granted {
+	if off := s.databaseOff(); off != "" {
+		return granted{why: off}
+	}
+	if len(grant) == 0 {
+		return granted{why: noTables}
+	}
+	text, missing, err := s.tables.get(ctx, key, load)
+	if err != nil {
+		return granted{why: "its tables cannot be looked at now: " + databaseText(err)}
+	}
+	asked := 0
+	for _, tables := range grant {
+		asked += len(tables)
+	}
+	names := strings.Join(missing[:min(len(missing), maxMissing)], ", ")
+	if more := len(missing) - maxMissing; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	if len(missing) >= asked {
+		return granted{missing: names, why: "none of the tables in config_override.schemas exists: " + names + findTables}
+	}
+	return granted{text: text, missing: names}
+}
+
+// warning is what whoever assigns the tool should know.
+func (g granted) warning(tool string) string {
+	switch {
+	case g.why != "":
+		return tool + " will not work: " + g.why
+	case g.missing != "":
+		return "config_override.schemas names tables that do not exist: " + g.missing + findTables
+	}
+	return ""
+}
+
+func (g *tableGrant) look(ctx context.Context, s *Set) granted {
+	return s.look(ctx, g.key, g.tables, func(ctx context.Context) (string, []string, error) {
 		return s.deps.Database.Describe(ctx, g.tables)
 	})
 }
 
 func checkTables(c checking) string {
-	_, why := c.options.(*tableGrant).usable(c.ctx, c.set)
-	if why != "" {
-		return "database_query will not work: " + why
-	}
-	return ""
+	return c.options.(*tableGrant).look(c.ctx, c.set).warning("database_query")
 }
 
 func openDatabaseQuery(o opening) (hob.ToolRunner, string) {
@@ -148,11 +182,11 @@ func openDatabaseQuery(o opening) (hob.ToolRunner, string) {
 	if t.off != "" {
 		return t, ""
 	}
-	text, why := g.usable(o.ctx, o.set)
-	if why != "" {
-		return nil, why
+	now := g.look(o.ctx, o.set)
+	if now.why != "" {
+		return nil, now.why
 	}
-	t.spec.Description += "\n" + text
+	t.spec.Description += "\n" + now.text
 	if g.timeout > 0 {
 		t.spec.Timeout = g.timeout + databaseGrace
 	}

@@ -204,8 +204,8 @@ func (g *writeGrant) known(key string, byTable map[string][]string) error {
 	return nil
 }
 
-func (g *writeGrant) usable(ctx context.Context, s *Set) (text, why string) {
-	return s.usable(ctx, g.key, g.Tables, func(ctx context.Context) (string, int, error) {
+func (g *writeGrant) look(ctx context.Context, s *Set) granted {
+	return s.look(ctx, g.key, g.Tables, func(ctx context.Context) (string, []string, error) {
 		return s.deps.Database.DescribeWrites(ctx, g.DatabaseGrant)
 	})
 }
@@ -213,9 +213,16 @@ func (g *writeGrant) usable(ctx context.Context, s *Set) (text, why string) {
 // checkWrites names what changes would do beyond the grant, while whoever assigns the tool looks.
 func checkWrites(c checking) string {
 	g := c.options.(*writeGrant)
-	if _, why := g.usable(c.ctx, c.set); why != "" {
-		return "database_write will not work: " + why
+	now := g.look(c.ctx, c.set)
+	if now.why != "" {
+		return now.warning("database_write")
 	}
+	warnings := []string{now.warning("database_write"), g.beyond(c)}
+	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
+}
+
+// beyond is what changes do beyond the grant.
+func (g *writeGrant) beyond(c checking) string {
 	ctx, cancel := context.WithTimeout(c.ctx, describeTimeout)
 	defer cancel()
 	effects, err := c.set.deps.Database.SideEffects(ctx, g.DatabaseGrant)
@@ -237,11 +244,11 @@ func openDatabaseWrite(o opening) (hob.ToolRunner, string) {
 	if t.off != "" {
 		return t, ""
 	}
-	text, why := g.usable(o.ctx, o.set)
-	if why != "" {
-		return nil, why
+	now := g.look(o.ctx, o.set)
+	if now.why != "" {
+		return nil, now.why
 	}
-	t.spec.Description += "\n" + text
+	t.spec.Description += "\n" + now.text
 	return t, ""
 }
 

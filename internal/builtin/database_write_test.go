@@ -143,13 +143,13 @@ func TestDatabaseTools_BadKeysAreRefusedWhenWritten(t *testing.T) {
 		`"timeout_seconds":301`:             "config_override.timeout_seconds must be",
 		`"operation":"merge"`:               "config_override.operation",
 	} {
-		_, err := s.CheckAssignment(t.Context(), "database_write", json.RawMessage(`{"schemas":{"main":["t"]},`+config+`}`))
+		_, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_write", json.RawMessage(`{"schemas":{"main":["t"]},`+config+`}`))
 		checkInvalid(t, err, want)
 	}
 	for config, want := range map[string]string{
 		`"max_rows":0`: "config_override.max_rows must be a whole number from 1 to 100000", `"timeout_seconds":"1"`: "config_override.timeout_seconds must be",
 	} {
-		_, err := s.CheckAssignment(t.Context(), "database_query", json.RawMessage(`{"schemas":{"main":["t"]},`+config+`}`))
+		_, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_query", json.RawMessage(`{"schemas":{"main":["t"]},`+config+`}`))
 		checkInvalid(t, err, want)
 	}
 }
@@ -161,16 +161,16 @@ func TestDatabaseWrite_SideEffectsAreNamedWhenAssigned(t *testing.T) {
 		`,"confirm_side_effects":true`: "config_override.confirm_side_effects allows changes to go on beyond the grant: delete on a goes on; b",
 	} {
 		s := newSet(t, builtin.Deps{Database: &tables{count: 1, effects: []string{"delete on a goes on", "b"}}})
-		warning, err := s.CheckAssignment(t.Context(), "database_write", json.RawMessage(`{"schemas":{"main":["t"]}`+config+`}`))
+		warning, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_write", json.RawMessage(`{"schemas":{"main":["t"]}`+config+`}`))
 		if err != nil || warning != want {
 			t.Errorf("warning %q, %v, want %q", warning, err, want)
 		}
 	}
 	s := newSet(t, builtin.Deps{Database: &tables{count: 1}})
-	if warning, err := s.CheckAssignment(t.Context(), "database_write", json.RawMessage(oneTable)); err != nil || warning != "" {
+	if warning, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_write", json.RawMessage(oneTable)); err != nil || warning != "" {
 		t.Errorf("without any: %q, %v", warning, err)
 	}
-	if warning, err := s.CheckAssignment(t.Context(), "database_write", nil); err != nil || !strings.Contains(warning, "set config_override.schemas") {
+	if warning, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_write", nil); err != nil || !strings.Contains(warning, "set config_override.schemas") {
 		t.Errorf("without tables: %q, %v", warning, err)
 	}
 }

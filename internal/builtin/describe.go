@@ -14,6 +14,9 @@ const (
 	maxDescriptions = 1024
 )
 
+// describing looks at tables, as Database.Describe.
+type describing func(context.Context) (text string, missing []string, err error)
+
 // descriptions remembers how tables read, briefly: runs start often and tables change seldom. Of callers that ask for
 // the same grant at once one looks and the others wait. Errors serve those who waited and nobody after them.
 type descriptions struct {
@@ -28,7 +31,7 @@ type descriptions struct {
 type description struct {
 	done      chan struct{}
 	text      string
-	tables    int
+	missing   []string // tables
 	err       error
 	abandoned bool // whoever looked has gone: the error says nothing about the database
 	until     time.Time
@@ -39,20 +42,20 @@ func newDescriptions(clock hob.Clock, keep time.Duration) *descriptions {
 }
 
 // get returns the description of a grant, from load where none is at hand.
-func (d *descriptions) get(ctx context.Context, key string, load func(context.Context) (string, int, error)) (string, int, error) {
+func (d *descriptions) get(ctx context.Context, key string, load describing) (string, []string, error) {
 	for {
 		e, mine := d.claim(key)
 		if mine {
 			d.fill(ctx, e, load)
-			return e.text, e.tables, e.err
+			return e.text, e.missing, e.err
 		}
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return "", 0, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 		if !e.abandoned {
-			return e.text, e.tables, e.err
+			return e.text, e.missing, e.err
 		}
 	}
 }
@@ -82,12 +85,12 @@ func (d *descriptions) usable(e *description) bool {
 	}
 }
 
-func (d *descriptions) fill(ctx context.Context, e *description, load func(context.Context) (string, int, error)) {
+func (d *descriptions) fill(ctx context.Context, e *description, load describing) {
 	bounded, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	defer close(e.done) // even if load panics, or every later run would wait for it
 	e.abandoned = true
-	e.text, e.tables, e.err = load(bounded)
+	e.text, e.missing, e.err = load(bounded)
 	e.abandoned = e.err != nil && ctx.Err() != nil
 	e.until = d.clock().Add(d.keep)
 }

@@ -21,13 +21,13 @@ func (p project) CheckGrant(raw json.RawMessage) (map[string][]string, error) {
 	return g, told(err)
 }
 
-func (p project) Describe(ctx context.Context, grant map[string][]string) (string, int, error) {
+func (p project) Describe(ctx context.Context, grant map[string][]string) (string, []string, error) {
 	d, err := p.db.Describe(ctx, grant)
 	var names []string
 	for _, t := range d.Tables {
 		names = append(names, t.Name)
 	}
-	return "Tables: " + strings.Join(names, ", "), len(d.Tables), told(err)
+	return "Tables: " + strings.Join(names, ", "), d.Missing, told(err)
 }
 
 func (p project) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMessage, bool, error) {
@@ -37,10 +37,10 @@ func (p project) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMe
 	return rows.JSON, rows.Truncated, told(err)
 }
 
-func (p project) DescribeWrites(ctx context.Context, grant builtin.DatabaseGrant) (string, int, error) {
+func (p project) DescribeWrites(ctx context.Context, grant builtin.DatabaseGrant) (string, []string, error) {
 	g := writes(grant)
 	d, err := p.db.DescribeWrites(ctx, g)
-	return d.WriteText(g), len(d.Tables), told(err)
+	return d.WriteText(g), d.Missing, told(err)
 }
 
 func (p project) SideEffects(ctx context.Context, grant builtin.DatabaseGrant) ([]string, error) {
@@ -153,10 +153,10 @@ func TestDatabaseQuery_BadGrantsAreRefusedWhenWritten(t *testing.T) {
 		`{"schemas":{"hob":["runs"]}}`:     "System schema 'hob' is not allowed",
 		`{"schemas":{"main":["t; DROP"]}}`: "Invalid table names in schema 'main'",
 	} {
-		_, err := s.CheckAssignment(t.Context(), "database_query", json.RawMessage(config))
+		_, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_query", json.RawMessage(config))
 		checkInvalid(t, err, want)
 	}
-	warning, err := s.CheckAssignment(t.Context(), "database_query", json.RawMessage(`{"schemas":{"main":["nothing"]}}`))
+	warning, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "database_query", json.RawMessage(`{"schemas":{"main":["nothing"]}}`))
 	if err != nil || !strings.Contains(warning, "none of the tables") {
 		t.Errorf("warning %q, error %v", warning, err)
 	}

@@ -85,14 +85,45 @@ func readPrefixes(id string, prefixes []string) ([]string, error) {
 	return slices.Compact(kept), nil
 }
 
-// checkBuckets warns of a tool that reaches everything.
+// checkBuckets warns of a tool that reaches everything, or nothing.
 func checkBuckets(tool string) func(checking) string {
 	return func(c checking) string {
-		if c.options.(bucketGrant) != nil { //nolint:forcetypeassert // readBuckets gives nothing else
-			return ""
+		g := c.options.(bucketGrant) //nolint:forcetypeassert // readBuckets gives nothing else
+		names := slices.Sorted(maps.Keys(g))
+		var pinned string
+		if json.Unmarshal(c.pinned["bucket"], &pinned) == nil && pinned != "" {
+			if why := g.outside(pinned); why != "" {
+				return tool + " will not work: config_override.bucket pins a bucket that config_override.buckets does not name"
+			}
+			names = []string{pinned}
 		}
-		return tool + ` reaches every bucket of the workspace; to bound it set config_override.buckets, for example {"buckets":["reports"]}`
+		if len(names) == 0 {
+			return tool + ` reaches every bucket of the workspace; to bound it set config_override.buckets, for example {"buckets":["reports"]}`
+		}
+		var warnings []string
+		for _, id := range names {
+			if w := g.doubt(c, tool, id); w != "" {
+				warnings = append(warnings, w)
+			}
+		}
+		return strings.Join(warnings, "; ")
 	}
+}
+
+// doubt is what should be known of a bucket that an assignment names.
+func (g bucketGrant) doubt(c checking, tool, id string) string {
+	b, err := c.set.deps.Files.Bucket(c.ctx, hob.System(c.ws), id)
+	switch {
+	case hob.KindOf(err) == hob.NotFound:
+		return fmt.Sprintf(`there is no bucket %q yet; POST /storage/v1/bucket {"id":%q} makes it`, shorten(id), shorten(id))
+	case err != nil:
+		return fmt.Sprintf("whether there is a bucket %q cannot be looked at now", shorten(id))
+	case b.Owned && g == nil:
+		return fmt.Sprintf("%s will not work: %s is reached only where config_override.buckets names it", tool, id)
+	case b.Owned:
+		return fmt.Sprintf("%s reaches the files of every owner in %s", tool, id)
+	}
+	return ""
 }
 
 // closed says why an owned bucket may not be used, "" where it may: its files are their owners' alone, and an agent that

@@ -432,17 +432,35 @@ func TestStorage_OverridesAreJudgedWhenAssigned(t *testing.T) {
 			`{"buckets":{"reports":[]}}`: "must name 1 to 100 prefixes", `{"buckets":{"reports":["../"]}}`: "no name can begin with",
 			`{"buckets":["a/b"]}`: "is no bucket's id", `{"buckets":["sign"]}`: "is no bucket's id", string(many): "must name 1 to 100 buckets", string(deep): "must name 1 to 100 prefixes",
 		} {
-			_, err := dp.set.CheckAssignment(t.Context(), tool, json.RawMessage(config))
+			_, err := dp.set.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, json.RawMessage(config))
 			if hob.KindOf(err) != hob.Invalid || !strings.Contains(err.Error(), "config_override.buckets") || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %.60s: %v, want %q", tool, config, err, want)
 			}
 		}
-		warning, err := dp.set.CheckAssignment(t.Context(), tool, nil)
+		warning, err := dp.set.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, nil)
 		if err != nil || !strings.Contains(warning, tool+" reaches every bucket of the workspace") {
 			t.Errorf("%s without buckets: %q, %v", tool, warning, err)
 		}
-		if warning, err := dp.set.CheckAssignment(t.Context(), tool, json.RawMessage(`{"buckets":["reports"]}`)); err != nil || warning != "" {
+		if warning, err := dp.set.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, json.RawMessage(`{"buckets":["reports"]}`)); err != nil || warning != "" {
 			t.Errorf("%s with buckets: %q, %v", tool, warning, err)
+		}
+	}
+	// A bucket that is pinned bounds the tool, too; one that is not there, or not reached, is told.
+	dp.must(t, dp.EnsureOwned(t.Context(), everything(), hob.OutputBucket))
+	for config, want := range map[string]string{
+		`{"bucket":"reports"}`:                       "",
+		`{"bucket":"nope"}`:                          `there is no bucket "nope" yet; POST /storage/v1/bucket {"id":"nope"} makes it`,
+		`{"buckets":["nope","reports"]}`:             `there is no bucket "nope" yet`,
+		`{"buckets":["reports"],"bucket":"nope"}`:    "will not work: config_override.bucket pins a bucket that config_override.buckets does not name",
+		`{"bucket":"code-output"}`:                   "will not work: code-output is reached only where config_override.buckets names it",
+		`{"buckets":["code-output"]}`:                "reaches the files of every owner in code-output",
+		`{"buckets":["reports"],"bucket":"reports"}`: "",
+	} {
+		for _, tool := range []string{"storage_read", "storage_write"} {
+			w, err := dp.set.CheckAssignment(t.Context(), hob.DefaultWorkspace, tool, json.RawMessage(config))
+			if err != nil || !strings.Contains(w, want) || (w == "") != (want == "") {
+				t.Errorf("%s %s: %q, %v", tool, config, w, err)
+			}
 		}
 	}
 	// A pinned argument vanishes from what the model is told.

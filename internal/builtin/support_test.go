@@ -141,16 +141,22 @@ func (d *tables) CheckGrant(raw json.RawMessage) (map[string][]string, error) {
 	return g, nil
 }
 
-func (d *tables) Describe(ctx context.Context, _ map[string][]string) (string, int, error) {
+func (d *tables) Describe(ctx context.Context, grant map[string][]string) (string, []string, error) {
 	d.described.Add(1)
 	if d.hold != nil {
 		select {
 		case <-d.hold:
 		case <-ctx.Done():
-			return "", 0, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 	}
-	return d.text, d.count, d.err
+	var missing []string // of each schema those behind the first count
+	for schema, names := range grant {
+		for _, n := range names[min(d.count, len(names)):] {
+			missing = append(missing, schema+"."+n)
+		}
+	}
+	return d.text, missing, d.err
 }
 
 func (d *tables) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMessage, bool, error) {
@@ -161,7 +167,7 @@ func (d *tables) Query(ctx context.Context, q builtin.DatabaseQuery) (json.RawMe
 	return json.RawMessage(d.rows), d.truncated, d.queryErr
 }
 
-func (d *tables) DescribeWrites(ctx context.Context, g builtin.DatabaseGrant) (string, int, error) {
+func (d *tables) DescribeWrites(ctx context.Context, g builtin.DatabaseGrant) (string, []string, error) {
 	return d.Describe(ctx, g.Tables)
 }
 

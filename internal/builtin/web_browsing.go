@@ -81,8 +81,15 @@ func readWebBounds(keys map[string]json.RawMessage) (*webBounds, error) {
 	if len(b.allowed) > 0 && len(b.blocked) > 0 {
 		return nil, badKey(blockedDomainsKey, "cannot be given beside allowed_domains")
 	}
-	_, b.ruled = keys[rulesKey]
+	b.ruled = hasRules(keys)
 	return b, nil
+}
+
+// hasRules says whether there are rules: an empty list holds none.
+func hasRules(keys map[string]json.RawMessage) bool {
+	var list []json.RawMessage
+	raw, given := keys[rulesKey]
+	return given && (json.Unmarshal(raw, &list) != nil || len(list) > 0)
 }
 
 // readDomains refuses an empty list: to some it means nothing, to others everything.
@@ -117,7 +124,7 @@ func lower(list []string) []string {
 func webSource(t *hob.Tool) source {
 	src := source{
 		name: "a web tool", schema: t.InputSchema, argumentsFirst: true, keys: []string{rulesKey},
-		options: func(keys map[string]json.RawMessage) (any, error) { return len(keys) > 0, nil },
+		options: func(keys map[string]json.RawMessage) (any, error) { return hasRules(keys), nil },
 	}
 	if s, err := readSchema(t.InputSchema); err == nil && len(s.properties) == 0 {
 		src.schema = json.RawMessage(searchSchema)

@@ -73,7 +73,8 @@ func TestWebKind_ProviderElseExaElseUnavailable(t *testing.T) {
 		"held to domains":                  {assign("web_browsing", `{"allowed_domains":["YR.no"],"max_uses":2}`), true, true, bounded, ""},
 		"held to domains it cannot keep":   {assign("web_browsing", `{"blocked_domains":["yr.no"]}`), true, false, nil, "cannot hold its searches to domains"},
 		"a pinned argument":                {assign("web_browsing", `{"num_results":3}`), true, true, nil, "arguments are pinned"},
-		"rules":                            {assign("web_browsing", `{"rules":[]}`), true, true, nil, "rules set"},
+		"rules":                            {assign("web_browsing", `{"rules":[{"deny":"query"}]}`), true, true, nil, "rules set"},
+		"no rules":                         {assign("web_browsing", `{"rules":[]}`), true, true, &hob.WebSearchOptions{MaxUses: 5}, ""},
 		"a row":                            {assignCustom(webRow(allowed), ""), true, true, bounded, ""},
 		"a row that the provider can't do": {assignCustom(webRow(allowed), ""), true, false, nil, "cannot hold its searches to domains"},
 	} {
@@ -198,7 +199,7 @@ func TestWebKind_KeysOfAnAssignmentAreStrict(t *testing.T) {
 		`{"max_uses":"many"}`:                                         "config_override.max_uses must be a whole number from 1 to 20",
 		`{"allowed_domains":["a.no"],"max_uses":20,"num_results":10}`: "",
 	} {
-		_, err := s.CheckAssignment(t.Context(), "web_browsing", json.RawMessage(config))
+		_, err := s.CheckAssignment(t.Context(), hob.DefaultWorkspace, "web_browsing", json.RawMessage(config))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || hob.KindOf(err) != hob.Invalid) {
 			t.Errorf("%.80s: %v, want %q", config, err, want)
 		}
@@ -235,7 +236,7 @@ func TestWebKind_UnavailableSaysWhatIsMissing(t *testing.T) {
 	for _, tool := range []hob.Tool{{Name: "web_browsing"}, webRow(hob.ToolConfig{})} {
 		want := "no configured model provider searches the web by itself, and the search of the server is missing: " +
 			"Exa API key not configured. Set it in Settings > Tools."
-		if got := without.Unavailable(ctx, ws, tool); got != want {
+		if got := without.Unavailable(ctx, ws, tool); !strings.HasPrefix(got, want) || !strings.Contains(got, "PUT /api/settings/EXA_API_KEY") {
 			t.Errorf("%s: %q", tool.Name, got)
 		}
 		if a, b := with.Unavailable(ctx, ws, tool), native.Unavailable(ctx, ws, tool); a != "" || b != "" {

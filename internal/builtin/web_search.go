@@ -26,6 +26,7 @@ const (
 	defaultExaRate = 60
 	searchTimeout  = 30 * time.Second // of one try
 	exaMissing     = "Exa API key not configured. Set it in Settings > Tools."
+	exaLacks       = exaMissing + ` An administrator sets it with PUT /api/settings/EXA_API_KEY {"value":"…"}`
 )
 
 // Bounds of a search.
@@ -72,7 +73,7 @@ func init() {
 		options: func(_ *Set, keys map[string]json.RawMessage) (any, error) { return readLimits(keys) },
 		unavailable: func(ctx context.Context, s *Set, ws hob.WorkspaceID) string {
 			if s.exa(ctx, ws).key == "" {
-				return exaMissing
+				return exaLacks
 			}
 			return ""
 		},

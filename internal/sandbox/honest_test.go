@@ -48,8 +48,8 @@ func TestHonestPrograms_RunAsAnywhere(t *testing.T) {
 		"js await":      {"javascript", `const r = await Promise.all([1, 2].map(async x => { await new Promise(r => setTimeout(r, 5)); return x * 2 })); console.log(r)`, "[ 2, 4 ]\n", "", 0, nil},
 		"js main":       {"javascript", "async function main() { await null; console.log('done') }\nmain()", "done\n", "", 0, nil},
 		"js many jobs":  {"javascript", "let n = 0; while (n < 1200000) { await null; n++ }\nconsole.log(n)", "1200000\n", "", 0, nil},
-		"js rejected":   {"javascript", "async function main() { await null; throw new TypeError('no') }\nmain()", "", "TypeError: no", 1, nil},
-		"js thrown":     {"javascript", "function f() { throw new RangeError('far') }\nconsole.log('before')\nf()", "before\n", "RangeError: far", 1, nil},
+		"js rejected":   {"javascript", "async function main() { await null; throw new TypeError('no') }\nmain()", "", "Uncaught TypeError: no", 1, nil},
+		"js thrown":     {"javascript", "function f() { throw new RangeError('far') }\nconsole.log('before')\nf()", "before\n", "Uncaught RangeError: far", 1, nil},
 		"js syntax":     {"javascript", "let = = 1", "", "SyntaxError", 1, nil},
 		"js exit":       {"javascript", "console.error('bye'); process.exit(4); console.log('never')", "", "bye", 4, nil},
 		"js timers":     {"javascript", `let n = 0; const t = setInterval(() => { console.log(++n); if (n === 3) clearInterval(t) }, 1); setTimeout(() => console.log("late"), 30)`, "1\n2\n3\nlate\n", "", 0, nil},
@@ -67,6 +67,9 @@ func TestHonestPrograms_RunAsAnywhere(t *testing.T) {
 			r := run(t, theShared(t), tt.language, tt.code)
 			if r.Stdout != tt.stdout || !strings.Contains(r.Stderr, tt.stderr) || r.ExitCode != tt.exit || tt.stderr == "" && r.Stderr != "" {
 				t.Errorf("exit code %d, want %d\nstdout %q\nwant   %q\nstderr %q\nwant   %q", r.ExitCode, tt.exit, r.Stdout, tt.stdout, r.Stderr, tt.stderr)
+			}
+			if strings.Count(r.Stderr, "Uncaught") > 1 {
+				t.Errorf("an error is marked more than once: %q", r.Stderr)
 			}
 			got := map[string]string{}
 			for _, f := range r.Files {

@@ -70,14 +70,17 @@ func runJavaScript(code string, l Limits) outcome {
 func errorText(err error) string {
 	var e *quickjs.Error
 	if !errors.As(err, &e) {
-		return "Uncaught " + err.Error()
+		return uncaught(err.Error())
 	}
-	text := "Uncaught " + strings.TrimSpace(e.Error())
+	text := uncaught(strings.TrimSpace(e.Error()))
 	if stack := strings.TrimRight(e.Stack, "\n"); stack != "" && !strings.Contains(text, stack) {
 		text += "\n" + stack
 	}
 	return strings.ReplaceAll(text, "<evalScript>", "main.js")
 }
+
+// uncaught marks the text of an error, once: that of a rejected promise has the mark from the prelude.
+func uncaught(text string) string { return "Uncaught " + strings.TrimPrefix(text, "Uncaught ") }
 
 // prepare gives the program its console, timers and files.
 func (s *script) prepare() error {
