@@ -13,7 +13,7 @@ import (
 
 // pyTry and jsTry run one attempt and say how it went.
 const (
-	pyTry = "import os, sys, socket, ctypes, errno\n" +
+	pyTry = "import os, sys, socket, ctypes, errno, struct\n" +
 		"libc = ctypes.CDLL(None, use_errno=True)\n" +
 		"def call(*a):\n    r = libc.syscall(*a)\n    if r == -1: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\n    return r\n" +
 		"def attempt(f):\n    try: v = f()\n    except BaseException as e: print('CONTAINED', type(e).__name__, e)\n    else: print('ESCAPED', v)\n"
@@ -87,6 +87,32 @@ func TestEscapes_AreContained(t *testing.T) {
 		"run what it wrote": "open('/tmp/x', 'w').write('#!/usr/bin/python3\\n'); os.chmod('/tmp/x', 0o755)\nattempt(lambda: os.execv('/tmp/x', ['x']))",
 		"run a shell":       "attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id']))",
 		"kill the helper":   "import signal, time\nos.kill(1, signal.SIGKILL); time.sleep(0.2)\nprint('CONTAINED still here')",
+		"stop the helper":   "import signal, time\nfor n in range(1, 65):\n    for p in range(1, 16):\n        if p == os.getpid() or n in (9, 18, 19, 20, 21, 22) and p != 1: continue\n        try: os.kill(p, n)\n        except OSError: pass\ntime.sleep(0.2)\nprint('CONTAINED still here')",
+		"signal its group":  "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.kill(0, signal.SIGTERM)\ntry: os.kill(-1, signal.SIGTERM)\nexcept ProcessLookupError: pass\ntime.sleep(0.2)\nprint('CONTAINED still here')",
+		"join its group":    "attempt(lambda: os.setpgid(0, 1))",
+		"its limits":        "import resource\nattempt(lambda: resource.prlimit(1, resource.RLIMIT_CPU, (0, 0)))",
+		"socket pair":       "attempt(lambda: socket.socketpair())",
+		"shared memory":     "import mmap\nattempt(lambda: mmap.mmap(-1, 4096))",
+		"shared zeros":      "import mmap\nattempt(lambda: mmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096))",
+		"epoll":             "import select\nattempt(lambda: select.epoll())",
+		"eventfd":           "attempt(lambda: call(290, 0, 0))",
+		"timerfd":           "attempt(lambda: call(283, 0, 0))",
+		"signalfd":          "attempt(lambda: call(289, -1, ctypes.create_string_buffer(8), 8, 0))",
+		"inotify":           "attempt(lambda: call(294, 0))",
+		"fanotify":          "attempt(lambda: call(300, 0, 0))",
+		"message queue":     "attempt(lambda: call(240, b'x', 0o102, 0o600, None))",
+		"system v messages": "attempt(lambda: call(68, 0, 0o1600))",
+		"system v sets":     "attempt(lambda: call(64, 0, 100, 0o1600))",
+		"system v segment":  "attempt(lambda: call(29, 0, 4096, 0o1600))",
+		"larger pipes":      "import fcntl\nr, w = os.pipe()\nattempt(lambda: fcntl.fcntl(w, 1031, 1 << 20))",
+		"pages into a pipe": "r, w = os.pipe()\nf = os.open('/tmp/s', os.O_RDWR | os.O_CREAT)\nos.write(f, b'x' * 4096)\nattempt(lambda: call(275, f, ctypes.byref(ctypes.c_long(0)), w, None, 4096, 0))",
+		"memory into pipes": "r, w = os.pipe()\nattempt(lambda: call(278, w, None, 0, 0))",
+		"locks of a file":   "import fcntl, struct\nf = open('/tmp/l', 'w')\nattempt(lambda: fcntl.fcntl(f, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 1, 0)))",
+		"leases":            "import fcntl\nf = open('/tmp/l', 'w')\nattempt(lambda: fcntl.fcntl(f, 1024, fcntl.F_WRLCK))",
+		"attributes":        "attempt(lambda: os.setxattr('/tmp', 'user.x', b'x'))",
+		"forget children":   "import signal\nattempt(lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))",
+		"children unwaited": "attempt(lambda: call(13, 17, ctypes.create_string_buffer(struct.pack('QQQQ', 0, 2 | 0x4000000, 0, 0)), None, 8))",
+		"further filters":   "attempt(lambda: call(317, 1, 0, None))",
 		"other processes":   "attempt(lambda: [os.kill(p, 0) for p in range(2, 5000) if p != os.getpid()])",
 		"the environment":   "bad = sorted(set(os.environ) - {'HOME', 'TMPDIR', 'PATH', 'LANG', 'USER', 'LD_LIBRARY_PATH', 'MALLOC_ARENA_MAX', 'LC_CTYPE'})\nprint('ESCAPED' if bad else 'CONTAINED', bad)",
 		"packages beside":   "sys.path.append('/usr/lib/python3/dist-packages')\nattempt(lambda: __import__('apt'))",

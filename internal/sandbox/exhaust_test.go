@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,10 @@ func TestExhaustion_MeetsItsLimit(t *testing.T) {
 		"py memory of many":  {"python", "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = bytearray(40 << 20)\n        time.sleep(30)\ntime.sleep(30)", sandbox.LimitMemory, 30 * time.Second},
 		"py forks":           {"python", "import os, time\nwhile True:\n    if os.fork() == 0: time.sleep(30)", sandbox.LimitProcesses, 30 * time.Second},
 		"py threads":         {"python", "import threading, time\nfor _ in range(200): threading.Thread(target=time.sleep, args=(30,), daemon=True).start()", sandbox.LimitProcesses, 30 * time.Second},
+		"py mappings":        {"python", "import ctypes, os, time\nl = ctypes.CDLL(None)\nl.mmap.restype = ctypes.c_void_p\nl.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]\np = l.mmap(None, 80 << 20, 0, 0x22, -1, 0)\nfor i in range(0, 80 << 20, 8192): l.mprotect(p + i, 4096, 1)\nfor _ in range(4):\n    if os.fork() == 0: time.sleep(30)\ntime.sleep(30)", sandbox.LimitMemory, 30 * time.Second},
+		"py locks":           {"python", "import fcntl, time\nf = open('/tmp/l', 'w')\nfor i in range(1100): fcntl.lockf(f, fcntl.LOCK_EX, 1, 2 * i)\ntime.sleep(30)", sandbox.LimitFiles, 30 * time.Second},
+		"py unseen children": {"python", "import os, time\nwhile True:\n    if os.fork() == 0:\n        e = time.process_time() + 0.02\n        while time.process_time() < e: pass\n        os._exit(0)\n    os.wait()", sandbox.LimitCPU, 60 * time.Second},
+		"py orphans":         {"python", "import os, time\nfor _ in range(20):\n    p = os.fork()\n    if p == 0:\n        if os.fork() == 0:\n            e = time.process_time() + 0.3\n            while time.process_time() < e: pass\n        os._exit(0)\n    os.waitpid(p, 0)\ntime.sleep(30)", sandbox.LimitCPU, 60 * time.Second},
 		"py prints":          {"python", "for _ in range(100000): print('x' * 100)", sandbox.LimitOutput, 30 * time.Second},
 		"py prints errors":   {"python", "import sys\nsys.stderr.write('x' * 1000000)", sandbox.LimitOutput, 30 * time.Second},
 		"py disk":            {"python", "with open('/tmp/x', 'wb') as f:\n    while True: f.write(bytes(1 << 20))", sandbox.LimitDisk, 30 * time.Second},
@@ -102,6 +107,68 @@ func TestTimeout_IsClamped(t *testing.T) {
 		if got := l.Clamp(asked); got != want {
 			t.Errorf("%s: %s, want %s", asked, got, want)
 		}
+	}
+}
+
+// What a program can leave in pipes is bounded by the kernel, for its user: as many bytes as pipe-user-pages-soft says, and two
+// pages in each pipe beyond.
+func TestPipes_HoldNoMoreThanTheirBound(t *testing.T) {
+	t.Parallel()
+	r := run(t, theShared(t), sandbox.Python, `import os, time
+r, w = os.pipe()
+for _ in range(24):
+    if os.fork() == 0:
+        n, keep = 0, []
+        try:
+            while True:
+                p = os.pipe(); keep.append(p); os.set_blocking(p[1], False)
+                try:
+                    while True: n += os.write(p[1], b'x' * 4096)
+                except BlockingIOError: pass
+        except OSError: pass
+        os.write(w, b'%d ' % n); time.sleep(2); os._exit(0)
+total, seen = 0, b''
+while seen.count(b' ') < 24: seen += os.read(r, 4096)
+print(sum(map(int, seen.split())) >> 20)`)
+	mb, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
+	if err != nil || mb > 96 {
+		t.Errorf("%q MB in pipes, at most 96 are documented\n%+v", r.Stdout, r)
+	}
+}
+
+func TestQueue_NoWorkspaceTakesAllPlaces(t *testing.T) {
+	t.Parallel()
+	s := open(t, sandbox.Config{Limits: sandbox.Limits{
+		PerWorkspace: 1, Global: 1, Waiting: 4, WaitingPerWorkspace: 2, Wait: time.Minute,
+	}})
+	var calls sync.WaitGroup
+	var mu sync.Mutex
+	var order []string
+	start := func(workspace, code string) chan error {
+		ended := make(chan error, 1)
+		calls.Go(func() {
+			_, err := s.Run(t.Context(), sandbox.Request{Workspace: workspace, Language: sandbox.JavaScript, Code: code})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				order = append(order, workspace)
+			}
+			ended <- err
+		})
+		time.Sleep(50 * time.Millisecond)
+		return ended
+	}
+	const nap = "await new Promise(r => setTimeout(r, 1000))"
+	start("a", nap)
+	start("a", "1")
+	start("a", "1")
+	if err := <-start("a", "1"); !errors.Is(err, sandbox.ErrBusy) {
+		t.Errorf("a third call that would wait, of a workspace that may have two: %v", err)
+	}
+	start("b", "1") // comes last, and is no third
+	calls.Wait()
+	if got := strings.Join(order, ""); got != "abaa" {
+		t.Errorf("turns were given in the order %s, want abaa", got)
 	}
 }
 

@@ -26,7 +26,6 @@ const (
 	helperName = "hob-sandbox"
 	helperEnv  = "HOB_SANDBOX_HELPER"
 	helperFD   = 3
-	outputFD   = 100 // the folder /output, of a helper that is enclosed; far from the numbers that the runtime uses
 )
 
 // enclosed is the value of helperEnv behind the walls; the version of Landlock follows it.
@@ -38,8 +37,8 @@ func Helped() bool {
 	if len(os.Args) != 1 || os.Args[0] != helperName || os.Getenv(helperEnv) == "" {
 		return false
 	}
-	kind, err := unix.GetsockoptInt(helperFD, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	return err == nil && kind == unix.AF_UNIX
+	var given unix.Stat_t // what else asks about sockets is refused behind the walls
+	return unix.Fstat(helperFD, &given) == nil && given.Mode&unix.S_IFMT == unix.S_IFSOCK
 }
 
 // Help does the work of a helper and gives its exit code: it builds the walls, starts itself anew behind them, says so,
@@ -63,7 +62,6 @@ func Help() int {
 	do := h.enclose
 	if behind {
 		unix.CloseOnExec(helperFD)
-		unix.CloseOnExec(outputFD)
 		h.version, _ = strconv.Atoi(version) // written by the line below that starts this
 		do = h.serve
 	}
@@ -143,12 +141,6 @@ func (h *helper) serve() error {
 	if err := send(h.conn, readiness{Landlock: h.version}); err != nil {
 		return err
 	}
-	if err := sendFile(h.conn, outputFD); err != nil {
-		return err
-	}
-	if err := unix.Close(outputFD); err != nil {
-		return fmt.Errorf("close /output: %w", err)
-	}
 	var j job
 	if err := receive(h.conn, &j); err != nil {
 		return err
@@ -183,6 +175,10 @@ func (h *helper) walls() error {
 	if err != nil {
 		return &OffError{Missing: "files", Reason: err.Error(), Fix: fixMounts}
 	}
+	// Behind the walls no descriptor can be sent any more.
+	if err := errors.Join(send(h.conn, readiness{}), sendFile(h.conn, output), unix.Close(output)); err != nil {
+		return fmt.Errorf("give /output to the server: %w", err)
+	}
 	if h.order.Language == Python {
 		if err := unix.Mkfifo(gatePath, 0o600); err != nil {
 			return fmt.Errorf("make the program's place: %w", err)
@@ -211,7 +207,7 @@ func (h *helper) walls() error {
 			return &OffError{Missing: "system calls", Reason: err.Error(), Fix: "use a kernel with CONFIG_SECCOMP_FILTER"}
 		}
 	}
-	return again(program, output, version)
+	return again(program, version)
 }
 
 func (h *helper) landlock(program int) (int, error) {
@@ -225,8 +221,8 @@ func (h *helper) landlock(program int) (int, error) {
 	return version, nil
 }
 
-// again starts this program anew, on this thread's terms, with the socket and /output as its only descriptors.
-func again(program, output, version int) error {
+// again starts this program anew, on this thread's terms, with the socket as its only descriptor.
+func again(program, version int) error {
 	name, err := unix.BytePtrFromString(helperName)
 	if err != nil {
 		return fmt.Errorf("start behind the walls: %w", err)
@@ -241,9 +237,6 @@ func again(program, output, version int) error {
 	}
 	arguments, empty := []*byte{name, nil}, []byte{0}
 	variables = append(variables, nil)
-	if fd, err := unix.FcntlInt(uintptr(output), unix.F_DUPFD, outputFD); err != nil || fd != outputFD {
-		return fmt.Errorf("keep /output as descriptor %d: %w", fd, err)
-	}
 	_, _, e := unix.RawSyscall6(unix.SYS_EXECVEAT, uintptr(program), uintptr(unsafe.Pointer(&empty[0])),
 		uintptr(unsafe.Pointer(&arguments[0])), uintptr(unsafe.Pointer(&variables[0])), unix.AT_EMPTY_PATH, 0)
 	return fmt.Errorf("start behind the walls: %w", e)
@@ -260,7 +253,11 @@ func (h *helper) startPython() error {
 		"LD_LIBRARY_PATH=" + p.Libs, "MALLOC_ARENA_MAX=1",
 	}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to its group is none to this process
+	if err := deafen(); err != nil {
+		return err
+	}
+	if err := h.startNarrowed(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.Path, err)
 	}
 	h.python = cmd
@@ -268,6 +265,23 @@ func (h *helper) startPython() error {
 		return nil
 	}
 	return boundMemory(cmd.Process.Pid, h.order.Limits, 0)
+}
+
+// startNarrowed starts a process that may make fewer calls than this one: a thread takes the shorter list, starts it, and
+// ends.
+func (h *helper) startNarrowed(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good
+		if !h.without("seccomp") {
+			if err := narrowCalls(); err != nil {
+				started <- err
+				return
+			}
+		}
+		started <- cmd.Start()
+	}()
+	return <-started
 }
 
 // run carries out one job.

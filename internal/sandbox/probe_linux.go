@@ -133,6 +133,11 @@ func (h *helper) probeCalls() Wall {
 		"memfd":          call(unix.SYS_MEMFD_CREATE, address("x"), 0),
 		"shared memory":  call(unix.SYS_SHMGET, 0, 4096, 0o600|unix.IPC_CREAT),
 		"kexec":          call(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0),
+		"socket pairs":   call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM, 0, 0),
+		"sending":        call(unix.SYS_SENDMSG, helperFD, 0, 0),
+		"socket buffers": call(unix.SYS_SETSOCKOPT, helperFD, unix.SOL_SOCKET, unix.SO_SNDBUF, 0, 0),
+		"shared mapping": call(unix.SYS_MMAP, 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_ANONYMOUS, ^uintptr(0), 0),
+		"larger pipes":   call(unix.SYS_FCNTL, 1, unix.F_SETPIPE_SZ, 1<<20),
 		"reading others": call(unix.SYS_PROCESS_VM_READV, 1, 0, 0, 0, 0, 0),
 	}
 	var errs []error

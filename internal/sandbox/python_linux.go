@@ -25,6 +25,8 @@ type interpreter struct {
 	Paths []string // files and folders to show, the interpreter's own among them
 	Cover []string // folders in these that are not shown: packages that are installed beside the standard library
 	Libs  string   // where the dynamic linker looks
+	// Asyncio is the file of the package asyncio, which is shown changed; "": there is none.
+	Asyncio string
 }
 
 // usualPythons are where distributions and images put theirs.
@@ -92,6 +94,11 @@ func inspectPython(ctx context.Context, path string) (*interpreter, error) {
 		for _, name := range []string{"site-packages", "dist-packages"} {
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 				p.Cover = append(p.Cover, filepath.Join(dir, name))
+			}
+		}
+		if asyncio := filepath.Join(dir, "asyncio", "__init__.py"); p.Asyncio == "" {
+			if info, err := os.Stat(asyncio); err == nil && info.Mode().IsRegular() {
+				p.Asyncio = asyncio
 			}
 		}
 		extensions, _ := filepath.Glob(filepath.Join(dir, "lib-dynload", "*.so")) // the pattern is sound

@@ -3,11 +3,13 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// queue gives out turns: so many at once, so many of a workspace, in the order of asking. It is bounded.
+// queue gives out turns: so many at once, so many of a workspace. Workspaces that wait take turns, each its own calls in the
+// order of asking. It is bounded, for each and for all.
 type queue struct {
 	limits Limits
 
@@ -15,6 +17,8 @@ type queue struct {
 	running int
 	of      map[string]int // running, by workspace
 	waiting []*turn
+	turns   uint64            // that were granted so far
+	last    map[string]uint64 // when a workspace with running or waiting calls had its last turn
 }
 
 type turn struct {
@@ -22,7 +26,9 @@ type turn struct {
 	granted   chan struct{}
 }
 
-func newQueue(l Limits) *queue { return &queue{limits: l, of: map[string]int{}} }
+func newQueue(l Limits) *queue {
+	return &queue{limits: l, of: map[string]int{}, last: map[string]uint64{}}
+}
 
 // enter waits for a turn; leave gives it back. The error is ErrBusy or that of ctx.
 func (q *queue) enter(ctx context.Context, workspace string) (leave func(), err error) {
@@ -36,6 +42,10 @@ func (q *queue) enter(ctx context.Context, workspace string) (leave func(), err 
 	if len(q.waiting) >= q.limits.Waiting {
 		q.mu.Unlock()
 		return nil, fmt.Errorf("%w: %d calls wait already", ErrBusy, q.limits.Waiting)
+	}
+	if own := q.waitingOf(workspace); own >= q.limits.WaitingPerWorkspace {
+		q.mu.Unlock()
+		return nil, fmt.Errorf("%w: %d calls of this workspace wait already", ErrBusy, own)
 	}
 	q.waiting = append(q.waiting, t)
 	q.mu.Unlock()
@@ -60,7 +70,18 @@ func (q *queue) free(workspace string) bool {
 	return q.running < q.limits.Global && q.of[workspace] < q.limits.PerWorkspace
 }
 
+func (q *queue) waitingOf(workspace string) (n int) {
+	for _, t := range q.waiting {
+		if t.workspace == workspace {
+			n++
+		}
+	}
+	return n
+}
+
 func (q *queue) take(t *turn) {
+	q.turns++
+	q.last[t.workspace] = q.turns
 	q.running++
 	q.of[t.workspace]++
 	close(t.granted)
@@ -72,7 +93,10 @@ func (q *queue) forget(t *turn) (granted bool) {
 	defer q.mu.Unlock()
 	for i, w := range q.waiting {
 		if w == t {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			q.waiting = slices.Delete(q.waiting, i, i+1)
+			if q.of[t.workspace] == 0 && q.waitingOf(t.workspace) == 0 {
+				delete(q.last, t.workspace)
+			}
 			return false
 		}
 	}
@@ -87,14 +111,20 @@ func (q *queue) leave(workspace string) {
 	if q.of[workspace]--; q.of[workspace] == 0 {
 		delete(q.of, workspace)
 	}
-	kept := q.waiting[:0]
-	for _, t := range q.waiting {
-		if q.free(t.workspace) {
-			q.take(t)
-		} else {
-			kept = append(kept, t)
+	for {
+		next := -1
+		for i, t := range q.waiting {
+			if q.free(t.workspace) && (next < 0 || q.last[t.workspace] < q.last[q.waiting[next].workspace]) {
+				next = i
+			}
 		}
+		if next < 0 {
+			break
+		}
+		q.take(q.waiting[next])
+		q.waiting = slices.Delete(q.waiting, next, next+1)
 	}
-	clear(q.waiting[len(kept):])
-	q.waiting = kept
+	if q.of[workspace] == 0 && q.waitingOf(workspace) == 0 {
+		delete(q.last, workspace)
+	}
 }

@@ -60,6 +60,8 @@ func setLimit(pid, what int, value uint64) error {
 // program needs more address space than the program may have.
 func boundSelf(l Limits) error {
 	return errors.Join(
+		// A huge page of which most was given back still lies in memory, while nothing counts it.
+		unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0),
 		setLimit(0, unix.RLIMIT_CORE, 0), setLimit(0, unix.RLIMIT_NPROC, uint64(l.Processes)),
 		setLimit(0, unix.RLIMIT_FSIZE, uint64(l.Disk)), setLimit(0, unix.RLIMIT_NOFILE, maxOpenFiles),
 		setLimit(0, unix.RLIMIT_MEMLOCK, 0), setLimit(0, unix.RLIMIT_MSGQUEUE, 0), setLimit(0, unix.RLIMIT_NICE, 0),

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	_ "embed" // the end of asyncio
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,8 +23,8 @@ const (
 	stageDir  = "/tmp"  // where the new root is built, over what the host has there
 )
 
-// devices are the only ones there are.
-func devices() []string { return []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"} }
+// devices are the only ones there are. /dev/zero is none of them: a shared mapping of it is memory that nothing counts.
+func devices() []string { return []string{"/dev/null", "/dev/random", "/dev/urandom"} }
 
 // mountStep is one of the steps to the new root, for its error.
 type mountStep struct {
@@ -40,7 +41,7 @@ func steps(list []mountStep) error {
 	return nil
 }
 
-// newRoot leaves the host's files behind: afterwards there is an empty read-only root with the interpreter, four devices
+// newRoot leaves the host's files behind: afterwards there is an empty read-only root with the interpreter, three devices
 // and a bounded /tmp and /output. It gives a descriptor of /output.
 func newRoot(o order) (output int, err error) {
 	root := stageDir
@@ -146,6 +147,33 @@ func bindInterpreter(o order, in func(string) string) error {
 		if err := unix.Mount("hob", in(path), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "size=4k,nr_inodes=1"); err != nil {
 			return fmt.Errorf("cover %s: %w", path, err)
 		}
+	}
+	return adaptAsyncio(o.Python.Asyncio, in)
+}
+
+//go:embed asyncio.py
+var asyncioEnd []byte
+
+// adaptAsyncio shows the package asyncio with an end that makes it do without sockets. An interpreter without the file is
+// left as it is.
+func adaptAsyncio(path string, in func(string) string) error {
+	if path == "" {
+		return nil
+	}
+	original, err := os.ReadFile(in(path))
+	if err != nil {
+		return fmt.Errorf("adapt asyncio: %w", err)
+	}
+	adapted := in("/asyncio.py")
+	if err := os.WriteFile(adapted, append(original, asyncioEnd...), 0o644); err != nil {
+		return fmt.Errorf("adapt asyncio: %w", err)
+	}
+	if err := unix.Mount(adapted, in(path), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("adapt asyncio: %w", err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	if err := unix.MountSetattr(unix.AT_FDCWD, in(path), 0, &attr); err != nil {
+		return fmt.Errorf("adapt asyncio: %w", err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (p *pool) work(ctx context.Context, w *worker, r Request, timeout time.Dura
 				a.err = errors.New(a.out.Fault)
 			}
 			if a.err != nil {
-				// The helper itself is gone: a JavaScript program that met a limit takes it along.
+				// The helper itself is gone: a program that leaves it no memory, or no thread, takes it along.
 				if e := watch.last(); e != nil {
 					return killed, e, nil
 				}
@@ -115,6 +115,10 @@ func memoryText(l Limits) string {
 	return fmt.Sprintf("the program needs more than %d MB of memory", l.Memory>>20)
 }
 
+func processesText(l Limits) string {
+	return fmt.Sprintf("the program may have %d processes and threads", l.Processes)
+}
+
 // limitOf finds the limit behind an error that the program itself was told of and could not deal with.
 func limitOf(language Language, out outcome, stderr []byte, l Limits) *LimitError {
 	if out.ExitCode == 0 {
@@ -137,8 +141,8 @@ func limitOf(language Language, out outcome, stderr []byte, l Limits) *LimitErro
 		{"MemoryError", LimitMemory, memoryText(l)},
 		{"out of memory", LimitMemory, memoryText(l)},
 		{"Cannot allocate memory", LimitMemory, memoryText(l)},
-		{"can't start new thread", LimitProcesses, fmt.Sprintf("the program may have %d processes and threads", l.Processes)},
-		{"Resource temporarily unavailable", LimitProcesses, fmt.Sprintf("the program may have %d processes and threads", l.Processes)},
+		{"can't start new thread", LimitProcesses, processesText(l)},
+		{"Resource temporarily unavailable", LimitProcesses, processesText(l)},
 		{"No space left on device", LimitDisk, fmt.Sprintf("/tmp and /output have %d MB and %d files together", l.Disk>>20, l.Inodes)},
 		{"no space left on device", LimitDisk, fmt.Sprintf("/tmp and /output have %d MB and %d files together", l.Disk>>20, l.Inodes)},
 	} {

@@ -55,6 +55,8 @@ type Limits struct {
 	Global       int           // calls at once; 4
 	Waiting      int           // calls that wait for their turn; 32
 	Wait         time.Duration // how long one waits; 60 s
+	// WaitingPerWorkspace is how many of them may be of one workspace; a quarter of Waiting.
+	WaitingPerWorkspace int
 }
 
 // DefaultLimits are those of the fields that are not set.
@@ -62,7 +64,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Timeout: 30 * time.Second, CPU: 60 * time.Second, Memory: 256 << 20, Processes: 64, Output: 1 << 20,
 		Disk: 64 << 20, Inodes: 4096, Files: 20, FileSize: 10 << 20, Code: 256 << 10,
-		PerWorkspace: 2, Global: 4, Waiting: 32, Wait: 60 * time.Second,
+		PerWorkspace: 2, Global: 4, Waiting: 32, Wait: 60 * time.Second, WaitingPerWorkspace: 8,
 	}
 }
 
@@ -81,6 +83,7 @@ func (l Limits) withDefaults() Limits {
 		Inodes: orDefault(l.Inodes, d.Inodes), Files: orDefault(l.Files, d.Files), FileSize: orDefault(l.FileSize, d.FileSize),
 		Code: orDefault(l.Code, d.Code), PerWorkspace: orDefault(l.PerWorkspace, d.PerWorkspace),
 		Global: orDefault(l.Global, d.Global), Waiting: orDefault(l.Waiting, d.Waiting), Wait: orDefault(l.Wait, d.Wait),
+		WaitingPerWorkspace: orDefault(l.WaitingPerWorkspace, max(1, orDefault(l.Waiting, d.Waiting)/4)),
 	}
 }
 

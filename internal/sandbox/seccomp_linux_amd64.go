@@ -17,3 +17,8 @@ func allowedHere() []uint32 {
 		unix.SYS_SELECT, unix.SYS_POLL, unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT, unix.SYS_EVENTFD, unix.SYS_SIGNALFD,
 	}
 }
+
+// refusedHere are the older forms of calls that a program may not make, see narrower.
+func refusedHere() []uint32 {
+	return []uint32{unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT, unix.SYS_EVENTFD, unix.SYS_SIGNALFD}
+}

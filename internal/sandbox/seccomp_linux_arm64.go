@@ -9,3 +9,6 @@ const (
 
 // allowedHere are calls whose name differs on this architecture.
 func allowedHere() []uint32 { return []uint32{unix.SYS_FSTATAT, unix.SYS_RENAMEAT} }
+
+// refusedHere: this architecture has no older forms of calls.
+func refusedHere() []uint32 { return nil }

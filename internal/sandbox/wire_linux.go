@@ -24,7 +24,8 @@ type order struct {
 	Libs     []string // what the program that helpers are started from is linked with
 }
 
-// readiness says that the walls stand, or why not. The folder /output comes with it, as a descriptor.
+// readiness comes twice: once with the folder /output, as a descriptor, and once when all walls stand. It may come once only,
+// with the reason why they do not.
 type readiness struct {
 	Off      *OffError
 	Landlock int // its version

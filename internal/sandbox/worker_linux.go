@@ -121,10 +121,17 @@ func (p *pool) start(ctx context.Context, language Language) (_ *worker, err err
 	if r.Off != nil {
 		return nil, r.Off
 	}
-	w.landlock = r.Landlock
 	if w.output, err = receiveFile(w.conn); err != nil {
 		return nil, err
 	}
+	r = readiness{}
+	if err := receive(w.conn, &r); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	if r.Off != nil {
+		return nil, r.Off
+	}
+	w.landlock = r.Landlock
 	if !stop() {
 		return nil, context.Cause(ctx)
 	}
