@@ -28,6 +28,12 @@ type Agent struct {
 	UpdatedAt    Time            `json:"updated_at"`
 }
 
+// AgentRef names an agent.
+type AgentRef struct {
+	ID   AgentID `json:"id"`
+	Name string  `json:"name"`
+}
+
 // AgentRow is an agent in a list, with what its sessions amount to.
 type AgentRow struct {
 	Agent

@@ -45,6 +45,7 @@ type RunRecord struct {
 	Events                    []json.RawMessage `json:"events"` // as streamed, but for pieces of text
 	ToolCalls                 []CallRecord      `json:"tool_calls"`
 	ReasoningSteps            []ReasoningStep   `json:"reasoning_steps"`
+	Warnings                  []string          `json:"warnings"` // the messages of its events of that type
 	CreatedAt                 Time              `json:"created_at"`
 	StartedAt                 Time              `json:"started_at"`
 	CompletedAt               Time              `json:"completed_at"`

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,10 @@ func TestEffective_ToolIDsAreToldBeforeTheRun(t *testing.T) {
 	mustContain(t, "the run", warned, `"database_query" is not loaded: nothing grants it tables`, `"web_browsing" is not loaded`)
 	if strings.Contains(warned, "web_search\"") {
 		t.Errorf("the run warns of a tool that it was offered: %s", warned)
+	}
+	record, err := c.RunRecord(t.Context(), run.RunID)
+	if err != nil || !slices.Equal(record.Warnings, run.Warnings) {
+		t.Errorf("the record warns %q (%v), the answer of the run %q", record.Warnings, err, run.Warnings)
 	}
 	if _, err := c.Assign(t.Context(), made.ID, client.AssignmentInput{ToolName: "database_query", ConfigOverride: []byte(`{"schemas":{"main":["customers"]}}`)}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type agentInput struct {
 	Model        *string         `json:"model,omitempty" jsonschema:"the server's default model where absent"`
 	SystemPrompt *string         `json:"system_prompt,omitempty" jsonschema:"what the model is told first; null takes it away"`
 	Settings     json.RawMessage `json:"settings,omitempty" jsonschema:"how the agent runs; a change replaces them whole. Other keys are kept, but have no effect and are named in warnings"`
-	ToolIDs      []string        `json:"tool_ids,omitempty" jsonschema:"ids of custom tools and names of builtin ones that alone are offered to runs, assigned or not; an empty list: none; null: the assignments decide"`
+	ToolIDs      []string        `json:"tool_ids,omitempty" jsonschema:"ids or names of custom tools and names of builtin ones that alone are offered to runs, assigned or not; an empty list: none; null: the assignments decide"`
 }
 
 // agentAnswer is an agent with what the client should know about its request.

@@ -18,7 +18,7 @@ const (
 type assignmentInput struct {
 	ToolType       *string         `json:"tool_type,omitempty" jsonschema:"builtin or custom; found by the name where absent"`
 	ToolName       *string         `json:"tool_name,omitempty" jsonschema:"required unless tool_id is given"`
-	ToolID         *string         `json:"tool_id,omitempty" jsonschema:"of a custom tool"`
+	ToolID         *string         `json:"tool_id,omitempty" jsonschema:"of a custom tool; its name is taken too"`
 	ConfigOverride json.RawMessage `json:"config_override,omitempty" jsonschema:"how this agent uses the tool. A key that is an argument of the tool pins it: the model cannot set it"`
 }
 
@@ -161,17 +161,23 @@ func (c *call) chosen(in assignmentInput) (hob.Tool, error) {
 	if err != nil {
 		return hob.Tool{}, err
 	}
-	for _, t := range tools {
-		if t.Name == name {
-			return t, nil
-		}
+	if t := toolNamed(tools, name); t != nil {
+		return *t, nil
 	}
 	return hob.Tool{}, unknown
 }
 
+// customByID finds a custom tool by its id, or else by its name.
 func (c *call) customByID(id string) (hob.Tool, error) {
 	unknown := hob.Errorf(hob.Invalid, "tool_id names no tool").WithCode("unknown_tool").With("field", "tool_id")
 	if !hob.IsUUID(id) {
+		custom, err := c.s.Store.Tools(c.Context(), c.by)
+		if err != nil {
+			return hob.Tool{}, err
+		}
+		if t := toolNamed(custom, id); t != nil {
+			return *t, nil
+		}
 		return hob.Tool{}, unknown
 	}
 	t, err := c.s.Store.Tool(c.Context(), c.by, hob.ToolID(id))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -138,6 +139,21 @@ func TestPages_LoadNothingFromElsewhere(t *testing.T) {
 		}
 		if m := regexp.MustCompile(`(?i)(src|href)="(https?:)?//|@import|\burl\(|<style|style=|\bon\w+="|innerHTML|<script>`).Find(r.body); m != nil {
 			t.Errorf("%s has %q", path, m)
+		}
+	}
+}
+
+// The address that the page shows is the one that its reader asked, without any script.
+func TestPages_TheIndexShowsTheAddressItWasAskedAt(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	for proto, want := range map[string]string{"": "<span class=\"origin\">http://hob.example:8443</span>/api/agents", "https": "<span class=\"origin\">https://hob.example:8443</span>/docs"} {
+		req := httptest.NewRequest(http.MethodGet, "http://hob.example:8443/", nil)
+		req.Header.Set("X-Forwarded-Proto", proto)
+		got := httptest.NewRecorder()
+		w.handler.ServeHTTP(got, req)
+		if page := got.Body.String(); !strings.Contains(page, want) || strings.Contains(page, "127.0.0.1:8787") {
+			t.Errorf("behind %q the page does not show %s:\n%s", proto, want, page)
 		}
 	}
 }

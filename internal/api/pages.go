@@ -37,7 +37,7 @@ func serveIndex(c *call) error {
 	if err != nil {
 		return hob.Wrap("read the index page", err)
 	}
-	shows := indexView{Version: c.s.Version}
+	shows := indexView{Version: c.s.Version, Origin: c.origin()}
 	if c.s.DefaultModel != nil {
 		shows.Model, shows.Warning = c.s.DefaultModel(c.Context(), "")
 		shows.Warning = sentence(shows.Warning)
@@ -53,8 +53,17 @@ func serveIndex(c *call) error {
 // indexView is what the index shows. Whoever reaches the server reads it, so nothing of it is anybody's own.
 type indexView struct {
 	Version string
+	Origin  string // as the reader reached the server
 	Model   string // of agents that name none
 	Warning string // says that it is only a demo, and what to do
+}
+
+// origin is the address at which the client reached the server, by what it and a proxy in between say.
+func (c *call) origin() string {
+	if c.TLS != nil || strings.EqualFold(c.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https://" + c.Host
+	}
+	return "http://" + c.Host
 }
 
 func parseIndex() (*template.Template, error) {

@@ -140,12 +140,28 @@ func (c *call) agentID() (hob.AgentID, error) {
 	return hob.AgentID(strings.ToLower(id)), nil
 }
 
+// toolID is the custom tool that the path names, by its id or else by its name.
 func (c *call) toolID() (hob.ToolID, error) {
 	id := c.PathValue("id")
-	if !hob.IsUUID(id) {
-		return "", hob.Absent(hob.ToolObject)
+	if hob.IsUUID(id) {
+		return hob.ToolID(strings.ToLower(id)), nil
 	}
-	return hob.ToolID(strings.ToLower(id)), nil
+	custom, err := c.s.Store.Tools(c.Context(), c.by)
+	if err != nil {
+		return "", err
+	}
+	if t := toolNamed(custom, id); t != nil {
+		return t.ID, nil
+	}
+	return "", hob.Absent(hob.ToolObject)
+}
+
+// toolNamed finds a custom tool by its name, nil where there is none.
+func toolNamed(custom []hob.Tool, name string) *hob.Tool {
+	if i := slices.IndexFunc(custom, func(t hob.Tool) bool { return t.Name == name }); i >= 0 {
+		return &custom[i]
+	}
+	return nil
 }
 
 func (c *call) sessionID() (hob.SessionID, error) {

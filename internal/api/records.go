@@ -34,7 +34,7 @@ func asRecord(d hob.RunDetail) hob.RunRecord {
 		Code: orNull(r.Code), Error: orNull(r.Error), Content: r.Content, Usage: r.Usage, Actions: d.Actions, Steps: r.Steps,
 		Attempt: r.Attempt, Held: r.Held && !r.Status.Final(), LastSeq: r.LastSeq, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
 		InputMessages: []hob.Message{}, OutputMessages: []hob.Message{}, RetrievedContext: []json.RawMessage{},
-		Events: make([]json.RawMessage, 0, len(d.Events)), ToolCalls: make([]hob.CallRecord, 0, len(d.Calls)),
+		Warnings: []string{}, Events: make([]json.RawMessage, 0, len(d.Events)), ToolCalls: make([]hob.CallRecord, 0, len(d.Calls)),
 	}
 	for i, m := range d.Messages {
 		if m.Reasoning != nil { // the signed artefact is between the server and the provider
@@ -49,6 +49,10 @@ func asRecord(d hob.RunDetail) hob.RunRecord {
 	for _, e := range d.Events {
 		if !e.Type.Delta() {
 			rec.Events = append(rec.Events, e.Data)
+		}
+		var warning hob.WarningEvent
+		if e.Type == hob.EventWarning && json.Unmarshal(e.Data, &warning) == nil {
+			rec.Warnings = append(rec.Warnings, warning.Message)
 		}
 	}
 	for _, call := range d.Calls {

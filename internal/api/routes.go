@@ -87,10 +87,10 @@ func routes() []route {
 
 		{method: get, path: "/api/tools", handle: listTools, scope: read, tag: tagTools, summary: "List tools, builtin ones first", out: toolList{}, status: 200},
 		{method: post, path: "/api/tools", create: createTool, scope: configure, tag: tagTools, summary: "Create a tool", in: toolInput{}, out: toolAnswer{}, status: 201, errors: []int{409}},
-		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool, a builtin one by its name", out: toolAnswer{}, status: 200, errors: []int{404}},
+		{method: get, path: "/api/tools/{id}", handle: getTool, scope: read, tag: tagTools, summary: "Get a tool, by its id or name", out: toolAnswer{}, status: 200, errors: []int{404}},
 		{method: put, path: "/api/tools/{id}", handle: updateTool, scope: configure, tag: tagTools, summary: "Change a tool: what is given, also of config; of a builtin one is_active, description_suffix and config", in: toolInput{}, out: toolAnswer{}, status: 200, errors: []int{404, 409}},
-		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool, its versions and its assignments", out: deletedAnswer{}, status: 200, errors: []int{404, 409}},
-		{method: post, path: "/api/tools/{id}/test", handle: testTool, scope: admin, tag: tagTools, summary: "Try a tool, a builtin one by its name: one call outside of any run, through all that a run's calls pass", in: toolTestInput{}, bodyless: true, out: toolTestAnswer{}, status: 200, errors: []int{404, 409, 429, 503}, query: tryParam()},
+		{method: del, path: "/api/tools/{id}", handle: deleteTool, scope: configure, tag: tagTools, summary: "Delete a tool, its versions and its assignments; the answer names the agents that had it", out: toolDeleted{}, status: 200, errors: []int{404, 409}},
+		{method: post, path: "/api/tools/{id}/test", handle: testTool, scope: admin, tag: tagTools, summary: "Try a tool, by its id or name: one call outside of any run, through all that a run's calls pass", in: toolTestInput{}, bodyless: true, out: toolTestAnswer{}, status: 200, errors: []int{404, 409, 429, 503}, query: tryParam()},
 		{method: get, path: "/api/tools/{id}/versions", handle: listVersions, scope: read, tag: tagTools, summary: "List what a tool was after each change, newest first", out: versionList{}, status: 200, errors: []int{404}},
 		{method: post, path: "/api/tools/{id}/versions/{version}/restore", handle: restoreVersion, scope: configure, tag: tagTools, summary: "Make a tool what it was at a version, its secrets included; whether it is switched on stays as it is", out: toolAnswer{}, status: 200, errors: []int{400, 404, 409}},
 

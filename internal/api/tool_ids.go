@@ -10,7 +10,7 @@ import (
 // maxToolIDs is how many tools an agent's tool_ids may name.
 const maxToolIDs = 128
 
-// checkToolIDs gives a list of tools as it is kept: each once, nil for null. Names and ids that are no tool's are refused
+// checkToolIDs gives a list of tools as it is kept: each once, custom ones by their ids, nil for null. Names and ids that are no tool's are refused
 // when they are written; what becomes of a tool later is another matter, see lostTools.
 func (c *call) checkToolIDs(ids []string) (list *[]string, err error) {
 	if ids == nil {
@@ -25,11 +25,13 @@ func (c *call) checkToolIDs(ids []string) (list *[]string, err error) {
 	for _, id := range ids {
 		if hob.IsUUID(id) {
 			id = strings.ToLower(id)
+		} else if t := toolNamed(custom, id); t != nil && !c.s.isBuiltin(id) {
+			id = string(t.ID)
 		}
 		known := c.s.isBuiltin(id) || slices.ContainsFunc(custom, func(t hob.Tool) bool { return string(t.ID) == id })
 		switch {
 		case !known:
-			unknown = append(unknown, shown(id)+hintOf(custom, id))
+			unknown = append(unknown, shown(id))
 		case !slices.Contains(kept, id):
 			kept = append(kept, id)
 		}
@@ -40,21 +42,11 @@ func (c *call) checkToolIDs(ids []string) (list *[]string, err error) {
 		unknown = append(unknown[:maxWarned], "…")
 		fallthrough
 	default:
-		return nil, hob.Errorf(hob.Invalid, "tool_ids names what is no tool: %s; GET /api/tools lists them, builtin ones are named, custom ones have ids",
+		return nil, hob.Errorf(hob.Invalid, "tool_ids names what is no tool: %s; GET /api/tools lists them",
 			strings.Join(unknown, ", ")).WithCode("unknown_tool").With("field", "tool_ids")
 	}
 	if len(kept) > maxToolIDs {
 		return nil, hob.Errorf(hob.Invalid, "tool_ids must name at most %d tools", maxToolIDs).With("field", "tool_ids")
 	}
 	return &kept, nil
-}
-
-// hintOf gives the id of a custom tool that was named by its name.
-func hintOf(custom []hob.Tool, name string) string {
-	for _, t := range custom {
-		if t.Name == name {
-			return " (its id is " + string(t.ID) + ")"
-		}
-	}
-	return ""
 }

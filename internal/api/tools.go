@@ -59,6 +59,12 @@ const (
 
 func unavailable(why string) toolStatus { return toolStatus{statusUnavailable, why} }
 
+// toolDeleted tells who had a tool that is gone.
+type toolDeleted struct {
+	Deleted bool           `json:"deleted"`
+	Agents  []hob.AgentRef `json:"agents" jsonschema:"that had it, by an assignment or by their tool_ids"`
+}
+
 type toolList struct {
 	Tools []toolAnswer `json:"tools"`
 }
@@ -151,10 +157,11 @@ func deleteTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.Store.DeleteTool(c.Context(), c.by, id); err != nil {
+	had, err := c.s.Store.DeleteTool(c.Context(), c.by, id)
+	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, deletedAnswer{true})
+	return c.reply(http.StatusOK, toolDeleted{true, filled(had)})
 }
 
 // versioned is the id of a custom tool: builtin ones have no versions to go back to.

@@ -64,8 +64,9 @@ func createTool(c *call) (creation, error) {
 	if err != nil {
 		return creation{}, err
 	}
-	if blank(in.Name) || blank(in.Description) || kind == "" || string(object(in.InputSchema)) == "{}" && !given(b, "input_schema") {
-		return creation{}, b.hint(hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required"))
+	if missing := missingOfTool(in, kind, b); len(missing) > 0 {
+		return creation{}, b.hint(hob.Errorf(hob.Invalid, "name, description, type, and input_schema are required").
+			With("field", missing[0]).With("missing", missing))
 	}
 	t := hob.Tool{
 		Workspace: c.by.Workspace, Name: *in.Name, Description: *in.Description, Type: kind,
@@ -79,6 +80,22 @@ func createTool(c *call) (creation, error) {
 		return creation{}, err
 	}
 	return c.created(t, append(b.warnings, toolWarnings(in, b)...)), nil
+}
+
+// missingOfTool names what a new tool must have and is not given.
+func missingOfTool(in toolInput, kind hob.ToolKind, b body) []string {
+	var missing []string
+	for _, f := range []struct {
+		name string
+		lack bool
+	}{
+		{"name", blank(in.Name)}, {"description", blank(in.Description)}, {"type", kind == ""}, {"input_schema", !given(b, "input_schema")},
+	} {
+		if f.lack {
+			missing = append(missing, f.name)
+		}
+	}
+	return missing
 }
 
 func blank(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -50,11 +51,15 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 			}
 			a.ToolID, toolID = &tool.ID, string(tool.ID)
 		}
+		other, err := one(ctx, t, scanText, `SELECT id FROM assignments WHERE agent_id = ? AND tool_name = ?`, string(a.Agent), a.ToolName)
+		if !none(err) {
+			return cmp.Or(err, alreadyAssigned(a, other))
+		}
 		_, err = t.exec(ctx, `INSERT INTO assignments (id, agent_id, workspace_id, tool_type, tool_name, tool_id, config_override, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, string(a.ID), string(a.Agent), string(a.Workspace), a.ToolType, a.ToolName, toolID,
 			string(a.ConfigOverride), a.CreatedAt.Micros())
 		if err != nil && s.d.conflict(err) {
-			return hob.Errorf(hob.Conflict, "the agent has the tool %q already; change that assignment instead", a.ToolName).WithCode("tool_assigned")
+			return alreadyAssigned(a, "{assignment_id}") // that came between
 		}
 		return err
 	})
@@ -62,6 +67,12 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 		return hob.Assignment{}, err
 	}
 	return a, nil
+}
+
+// alreadyAssigned names the assignment that is in the way of another one.
+func alreadyAssigned(a hob.Assignment, other string) error {
+	return hob.Errorf(hob.Conflict, "the agent has the tool %q already; change that assignment instead: PATCH /api/agents/%s/tools/%s",
+		a.ToolName, a.Agent, other).WithCode("tool_assigned").With("assignment_id", other)
 }
 
 // assignment reads one that the principal may change; absent names it in the way of the route that asks.

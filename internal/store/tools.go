@@ -258,13 +258,20 @@ func unknownMask(name string) error {
 }
 
 // DeleteTool deletes a tool with its assignments and versions.
-func (s *DB) DeleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) error {
-	return s.configure(ctx, "delete a tool", func(ctx context.Context, t *tx) error {
+func (s *DB) DeleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) (had []hob.AgentRef, err error) {
+	err = s.configure(ctx, "delete a tool", func(ctx context.Context, t *tx) error {
 		tool, err := s.readTool(ctx, t, by, hob.ScopeConfigure, id)
 		if err != nil {
 			return err
 		}
+		had, err = many(ctx, t, func(r row) (a hob.AgentRef, err error) { err = r.Scan(&a.ID, &a.Name); return a, err },
+			`SELECT id, name FROM agents WHERE workspace_id = ? AND (tool_ids LIKE ? OR id IN (SELECT agent_id FROM assignments WHERE tool_id = ?))
+			ORDER BY name, id`, string(by.Workspace), `%"`+string(tool.ID)+`"%`, string(tool.ID))
+		if err != nil {
+			return hob.Wrap("list the agents of a tool", err)
+		}
 		_, err = t.exec(ctx, `DELETE FROM tools WHERE id = ?`, string(tool.ID))
 		return err
 	})
+	return had, err
 }

@@ -238,7 +238,7 @@ func malformed(w *world) {
 		_, err = w.s.RevokeKey(w.ctx, w.service, hob.KeyID(id))
 		w.want(hob.NotFound, err)
 		w.want(hob.NotFound, w.s.DeleteAgent(w.ctx, w.service, hob.AgentID(id)))
-		w.want(hob.NotFound, w.s.DeleteTool(w.ctx, w.service, hob.ToolID(id)))
+		w.want(hob.NotFound, w.deleteTool(w.ctx, w.service, hob.ToolID(id)))
 		w.want(hob.NotFound, w.s.Unassign(w.ctx, w.service, w.agent.ID, hob.AssignmentID(id)))
 		_, err = w.s.Run(w.ctx, w.service, hob.RunID(id))
 		w.want(hob.NotFound, err)

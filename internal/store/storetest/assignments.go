@@ -209,6 +209,6 @@ func scopeChanges(w *world) {
 	at("builtin switched off", "-uno -(clock)")
 	w.must(w.s.Unassign(w.ctx, w.service, w.agent.ID, a.ID))
 	at("unassigned", "-(uno) -(clock)")
-	w.must(w.s.DeleteTool(w.ctx, w.service, one.ID))
+	w.must(w.deleteTool(w.ctx, w.service, one.ID))
 	at("deleted", "gone -(clock)")
 }

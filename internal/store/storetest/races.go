@@ -101,7 +101,7 @@ func toolDeletedBeside(w *world) {
 			var err error
 			switch i {
 			case 0:
-				err = w.s.DeleteTool(w.ctx, w.service, tool.ID)
+				_, err = w.s.DeleteTool(w.ctx, w.service, tool.ID)
 			case 1:
 				err = w.s.DeleteAgent(w.ctx, w.service, gone.ID)
 			case 2:

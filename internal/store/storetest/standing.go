@@ -55,7 +55,7 @@ func standings(w *world) {
 	scoped(nil)
 	w.must(w.s.Unassign(w.ctx, w.service, w.agent.ID, clock.ID))
 	w.stand(ids, "with the builtin taken away", "woww")
-	w.must(w.s.DeleteTool(w.ctx, w.service, ids[0]))
+	w.must(w.deleteTool(w.ctx, w.service, ids[0]))
 	w.stand(ids, "with the custom tool deleted", "wwww")
 
 	w.assign(w.agent.ID, "clock", nil)

@@ -1,11 +1,13 @@
 package storetest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hob"
 )
@@ -34,6 +36,12 @@ func (w *world) newTool(name string, headers map[string]hob.Secret) hob.Tool {
 	})
 	w.must(err)
 	return tool
+}
+
+// deleteTool deletes a tool, whoever had it.
+func (w *world) deleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) error {
+	_, err := w.s.DeleteTool(ctx, by, id)
+	return err
 }
 
 func toolKept(w *world) {
@@ -148,8 +156,16 @@ func toolDeletion(w *world) {
 		_, err := w.s.Assign(w.ctx, w.service, hob.Assignment{Agent: w.agent.ID, ToolType: "custom", ToolName: tool.Name, ToolID: &tool.ID})
 		w.must(err)
 	}
-	w.must(w.s.DeleteTool(w.ctx, w.service, made.ID))
-	w.want(hob.NotFound, w.s.DeleteTool(w.ctx, w.service, made.ID))
+	names := &[]string{"current_time", string(made.ID)}
+	_, err := w.s.UpdateAgent(w.ctx, w.service, w.other.ID, hob.AgentPatch{ToolIDs: &names})
+	w.must(err)
+	had, err := w.s.DeleteTool(w.ctx, w.service, made.ID)
+	w.must(err)
+	want := []hob.AgentRef{{ID: w.agent.ID, Name: w.agent.Name}, {ID: w.other.ID, Name: w.other.Name}}
+	if d := cmp.Diff(want, had, cmpopts.SortSlices(func(a, b hob.AgentRef) bool { return a.ID < b.ID })); d != "" {
+		w.t.Fatalf("the agents that had it (-want +got):\n%s", d)
+	}
+	w.want(hob.NotFound, w.deleteTool(w.ctx, w.service, made.ID))
 	list, err := w.s.Assignments(w.ctx, w.service, w.agent.ID)
 	w.must(err)
 	if len(list) != 1 || list[0].ToolName != "kept" {
@@ -258,7 +274,7 @@ func toolVersionsBounded(w *world) {
 	}
 	_, err = w.s.RestoreTool(w.ctx, w.service, made.ID, more)
 	w.want(hob.NotFound, err)
-	w.must(w.s.DeleteTool(w.ctx, w.service, made.ID))
+	w.must(w.deleteTool(w.ctx, w.service, made.ID))
 	_, err = w.s.ToolVersions(w.ctx, w.service, made.ID)
 	w.want(hob.NotFound, err)
 }
