@@ -120,7 +120,7 @@ func (r *report) checkProject(ctx context.Context) {
 	}
 	if err != nil {
 		fix := ""
-		if e := (*agentsql.Error)(nil); errors.As(err, &e) && e.Kind == agentsql.Powerful {
+		if isPowerful(err) {
 			fix = agentsql.FixPowerful
 		}
 		r.add(check, bad, err.Error(), fix)
@@ -131,7 +131,22 @@ func (r *report) checkProject(ctx context.Context) {
 	for _, f := range db.Check(ctx) {
 		r.add(check, levels[f.Level], f.Text, f.Fix)
 	}
+	tables, err := db.Tables(ctx)
+	if err != nil {
+		return // which the checks have told
+	}
+	text := "no table can be granted yet"
+	if n := len(tables); n > 0 {
+		text = "tables that can be granted: " + strings.Join(tables[:min(n, shownTables)], ", ")
+		if n > shownTables {
+			text += fmt.Sprintf(" and %d more", n-shownTables)
+		}
+	}
+	r.add(check, ok, text, "")
 }
+
+// shownTables is how many tables of the project database are named.
+const shownTables = 50
 
 // checkEgress tries the guard on a listener of its own: what it must refuse is really there to be reached.
 func (r *report) checkEgress(ctx context.Context) {

@@ -126,7 +126,7 @@ func TestDatabaseTools_AreOffForASuperuser(t *testing.T) {
 	in := install(t, map[string]string{"HOB_DATABASE_URL": pgtest.URL(t)})
 	s := in.serve()
 	k := clerk{t: t, c: s.client(), shown: "hob_demo"}
-	mustContain(t, "the log", s.logs(), "the database tools are off", "is a superuser")
+	mustContain(t, "the log", s.logs(), "the database tools are off", "is a superuser", "give --project-database a user with CREATEROLE", "--allow-powerful-role")
 	agent := k.hire(writesNote+turn+asksNotes+turn+"text: done", "")
 	assigned, err := k.c.Assignments(t.Context(), agent)
 	if err != nil || len(assigned) != 2 {

@@ -13,9 +13,10 @@ import (
 )
 
 const doctorHelp = `Checks the installation as hob serve would find it: data folder and keys, the store, what agents' SQL can do, the egress
-guard, model providers (those at an address of your own are asked for their models), limits of the system. It changes
-nothing: the logins of agents' SQL on Postgres are tried in a transaction that is rolled back, and a small file that is
-written where files lie is deleted. The exit code is 1 when a check fails.
+guard, model providers (those at an address of your own are asked for their models), services behind tools (those at an
+address of your own are asked whether they answer), limits of the system. It changes nothing: the logins of agents' SQL on
+Postgres are tried in a transaction that is rolled back, and a small file that is written where files lie is deleted. The
+exit code is 1 when a check fails.
 
 With --session it looks at one session instead: its turns, its summaries, and every place where its history breaks the
 rules that models' providers insist on, as a database may that was restored by hand. The exit code is 1 when there are any.
@@ -86,6 +87,7 @@ func doctor(ctx context.Context, w world) error {
 	r.checkStorage(ctx)
 	r.checkEgress(ctx)
 	r.checkModels(ctx)
+	r.checkServices(ctx)
 	r.checkFiles()
 	r.checkSandbox(ctx)
 	if err := r.write(w, *asJSON); err != nil {

@@ -115,7 +115,11 @@ func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Log
 	})
 	if err != nil {
 		p.databaseOff = offBecause(err)
-		log.Warn("the database tools are off", slog.String("error", err.Error()))
+		fix := "hob doctor"
+		if isPowerful(err) {
+			fix = agentsql.FixPowerful
+		}
+		log.Warn("the database tools are off", slog.String("error", err.Error()), slog.String("fix", fix))
 		return
 	}
 	p.database = db
@@ -123,11 +127,16 @@ func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Log
 
 // offBecause is why the database tools are off, for whoever uses the API.
 func offBecause(err error) string {
-	var e *agentsql.Error
-	if errors.As(err, &e) && e.Kind == agentsql.Powerful {
+	if isPowerful(err) {
 		return "the user of the project database is a superuser; the operator gives it another user, or allows this one with --allow-powerful-role"
 	}
 	return "the project database cannot be used; the operator finds the reason with: hob doctor"
+}
+
+// isPowerful says whether the project database was refused because its user may do everything.
+func isPowerful(err error) bool {
+	var e *agentsql.Error
+	return errors.As(err, &e) && e.Kind == agentsql.Powerful
 }
 
 // openProject opens the project database. In the data folder a sample is made where there is none; on Postgres the sample

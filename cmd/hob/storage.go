@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func (r *report) checkStorage(ctx context.Context) {
 		r.add(check, bad, fmt.Sprintf("files cannot be stored in %s: %s", where, err), "see --storage in: hob help serve")
 		return
 	}
-	r.add(check, ok, where+" takes files and gives them back", "")
+	r.add(check, ok, where+" takes files and gives them back; signed links begin with "+cmp.Or(c.PublicURL, c.URL()), "")
 	if c.PublicURL == "" && !c.Loopback() {
 		r.add(check, warn, "signed links begin with "+c.URL()+", which others may not reach", "set --public-url")
 	}

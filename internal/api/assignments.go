@@ -190,9 +190,8 @@ func (c *call) customByID(id string) (hob.Tool, error) {
 // checkOverride judges a config_override, the same when it is made and when it is changed, and says what in it has no
 // effect. row is the custom tool's, nil for a builtin, whose override lies over what the workspace set for the tool.
 func (c *call) checkOverride(a hob.Assignment, row *hob.Tool) ([]string, error) {
-	warnings, err := c.judge(a, row)
-	if err != nil || row != nil {
-		return warnings, err
+	if row != nil {
+		return c.judge(a, row)
 	}
 	changes, err := c.s.Store.Builtins(c.Context(), c.by)
 	if err != nil {
@@ -203,13 +202,12 @@ func (c *call) checkOverride(a hob.Assignment, row *hob.Tool) ([]string, error) 
 	if whole.ConfigOverride, err = change.Under(a.ConfigOverride); err != nil {
 		return nil, err
 	}
-	if _, err := c.judge(whole, nil); err != nil {
-		return nil, err
+	if string(whole.ConfigOverride) != string(a.ConfigOverride) {
+		if _, err := c.judge(a, nil); err != nil { // what the assignment says itself is told first
+			return nil, err
+		}
 	}
-	if c.reachesNothing(hob.AssignedTool{Assignment: a, Builtin: &change}) {
-		warnings = append(warnings, a.ToolName+" "+nothingReached)
-	}
-	return warnings, nil
+	return c.judge(whole, nil)
 }
 
 // judge is checkOverride for a config by itself.
@@ -221,6 +219,7 @@ func (c *call) judge(a hob.Assignment, row *hob.Tool) ([]string, error) {
 	if err := noRules(config); err != nil || c.s.CheckAssignment == nil {
 		return nil, err
 	}
+	a.Workspace = c.by.Workspace
 	warning, err := c.s.CheckAssignment(c.Context(), a, row)
 	if err != nil || warning == "" {
 		return nil, err

@@ -119,6 +119,9 @@ func checkAssignment(_ context.Context, a hob.Assignment, _ *hob.Tool) (string, 
 	if bytes.Contains(a.ConfigOverride, []byte("planet")) {
 		return "config_override.planet is no argument of the tool and has no effect", nil
 	}
+	if a.ToolName == "database_query" && !bytes.Contains(a.ConfigOverride, []byte(`["`)) {
+		return "database_query will not work: its assignment lists no tables", nil
+	}
 	return "", nil
 }
 

@@ -181,16 +181,8 @@ func shape(name string, s *jsonschema.Schema) error {
 	case "AssignmentList":
 		statuses(p["tools"].Items.Properties["status"])
 	case "AssignmentInput", "OverrideInput":
-		text := &jsonschema.Schema{Type: "string"}
 		p["config_override"].Types = []string{"null", "object"}
-		p["config_override"].PropertyOrder = []string{"schemas", "allowed_hosts"}
-		p["config_override"].Properties = map[string]*jsonschema.Schema{
-			"schemas": {
-				Types: []string{"null", "object"}, Description: `of the database tools: the tables they reach, as in {"main": ["orders"]}`,
-				AdditionalProperties: &jsonschema.Schema{Type: "array", Items: text},
-			},
-			"allowed_hosts": {Type: "array", Items: text.CloneSchemas(), Description: "of http_request: the hosts it may call, at least one; the public internet where absent"},
-		}
+		p["config_override"].PropertyOrder, p["config_override"].Properties = overrideKeys()
 	case "SessionInput":
 		text := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
 		p["initial_messages"].Types = []string{"null", "array"}

@@ -107,7 +107,7 @@ func getSetting(c *call) error {
 
 // modelSettings are the keys whose values are model strings, and the values of them that name no model.
 func modelSettings() map[string]string {
-	return map[string]string{"AGENT_DEFAULT_MODEL": "", "COMPACTION_MODEL": "same"}
+	return map[string]string{"AGENT_DEFAULT_MODEL": "", "COMPACTION_MODEL": "same", "VISION_MODEL": ""}
 }
 
 // settingWarnings says which of the values that were set are models that nobody serves, or that are asked of another

@@ -140,7 +140,7 @@ func TestTools_AnAssignmentIsJudgedOverTheWorkspacesConfig(t *testing.T) {
 	// Without the workspace's, the assignment has nothing.
 	as[map[string]any](t, w.do(ask{"PUT", "/api/tools/database_query", w.service, `{"config":{}}`, nil}), 200)
 	b := as[struct{ Warnings []string }](t, w.do(ask{"PATCH", agent + "/tools/" + a.ID, w.service, `{"config_override":{}}`, nil}), 200)
-	if len(b.Warnings) != 1 || !strings.Contains(b.Warnings[0], "reaches nothing yet") {
+	if len(b.Warnings) != 1 || !strings.Contains(b.Warnings[0], "lists no tables") {
 		t.Errorf("warnings %q", b.Warnings)
 	}
 }
