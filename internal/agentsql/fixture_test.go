@@ -119,6 +119,20 @@ const postgresFixture = `
 	CREATE FUNCTION hob_demo.peek(hob_demo.orders) RETURNS text LANGUAGE sql AS 'SELECT hob_demo.steal()';
 	CREATE TABLE hob_demo.moods (id integer PRIMARY KEY, feels hob_demo.mood, tags text[], data jsonb, code hob_demo.code);
 	INSERT INTO hob_demo.moods VALUES (1, 'glad', '{a,b}', '{"k": [1, 2]}', 'abc'), (2, 'sad', '{}', NULL, NULL);
+	CREATE TYPE hob_demo.shade AS ENUM ('dark', 'light');
+	CREATE FUNCTION hob_demo.shade_json(hob_demo.shade) RETURNS json LANGUAGE sql SECURITY DEFINER AS 'SELECT to_json(hob_demo.steal())';
+	CREATE CAST (hob_demo.shade AS json) WITH FUNCTION hob_demo.shade_json(hob_demo.shade);
+	CREATE FUNCTION hob_demo.shade_jsonb(hob_demo.shade) RETURNS jsonb LANGUAGE sql SECURITY DEFINER AS 'SELECT to_jsonb(hob_demo.steal())';
+	CREATE CAST (hob_demo.shade AS jsonb) WITH FUNCTION hob_demo.shade_jsonb(hob_demo.shade);
+	CREATE TYPE hob_demo.blend AS (a integer, b text);
+	CREATE FUNCTION hob_demo.blend_text(hob_demo.blend) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT hob_demo.steal()';
+	CREATE CAST (hob_demo.blend AS text) WITH FUNCTION hob_demo.blend_text(hob_demo.blend) AS ASSIGNMENT;
+	CREATE TABLE hob_demo.shades (id integer PRIMARY KEY, s hob_demo.shade, list hob_demo.shade[], mix hob_demo.blend);
+	INSERT INTO hob_demo.shades VALUES (1, 'dark', '{dark,light}', ROW(1, 'x'));
+	CREATE TABLE hob_demo.tints (id integer PRIMARY KEY, name text);
+	INSERT INTO hob_demo.tints VALUES (1, 'red');
+	CREATE FUNCTION hob_demo.tint_text(hob_demo.tints) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT hob_demo.steal()';
+	CREATE CAST (hob_demo.tints AS text) WITH FUNCTION hob_demo.tint_text(hob_demo.tints);
 	ANALYZE;`
 
 func postgresEngine(t testing.TB) engine {
@@ -135,7 +149,7 @@ func postgresEngine(t testing.TB) engine {
 	}
 	return engine{
 		name: "postgres", db: db, where: where,
-		grant: agentsql.Grant{"hob_demo": {"products", "orders", "order_items", "order_totals", "moods"}},
+		grant: agentsql.Grant{"hob_demo": {"products", "orders", "order_items", "order_totals", "moods", "shades", "tints"}},
 		forbidden: []string{
 			secret, "@example.com", u.Host, "127.0.0.1", "postgres", "hob_agent_", "hob_check_", "hob_write_", "hob_test_", "private",
 		},

@@ -58,7 +58,7 @@ var postgresFunctions = wordSet(`
 
 	cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number in_range
 
-	array_append array_cat array_dims array_fill array_length array_lower array_ndims array_position array_positions
+	array_append array_cat array_dims array_length array_lower array_ndims array_position array_positions
 	array_prepend array_remove array_replace array_to_json array_to_string array_upper cardinality generate_series
 	generate_subscripts trim_array unnest array_sample array_shuffle array_reverse array_sort
 
@@ -81,6 +81,17 @@ var postgresFunctions = wordSet(`
 	area center diagonal diameter height isclosed isopen npoints pclose popen radius slope width
 	enum_first enum_last enum_range gen_random_uuid num_nonnulls num_nulls uuid_extract_timestamp uuid_extract_version
 	hashtext crc32 crc32c`)
+
+// castFree are the functions of any type that take a value as it is, or its text by its type's own output. All others of
+// any type may look for a cast of the value's type, which can be a function of a user's.
+var castFree = wordSet(`
+	any_value array_agg count max min mode percentile_disc concat concat_ws format num_nonnulls num_nulls
+	cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number in_range
+	array_append array_cat array_dims array_length array_lower array_ndims array_position array_positions
+	array_prepend array_remove array_replace array_to_string array_upper cardinality
+	generate_subscripts trim_array unnest array_sample array_shuffle array_reverse array_sort
+	isempty lower lower_inc lower_inf upper upper_inc upper_inf range_merge range_agg range_intersect_agg multirange
+	enum_first enum_last enum_range width_bucket`)
 
 // boundedFunctions make text of any length from nothing; their second argument
 // must be a written number of at most maxRepeat.
@@ -111,6 +122,7 @@ type allowList struct {
 	operators map[uint32]bool
 	behind    map[uint32]bool // the operators' functions, not to be called by name
 	sampling  map[uint32]bool
+	casting   map[uint32]bool // functions and operators that may use a cast of any type
 
 	words map[string]bool // types' names as they are written
 }
@@ -154,6 +166,15 @@ func loadAllowList(ctx context.Context, conn *pgx.Conn) (allowList, error) {
 	a.behind = load(`SELECT DISTINCT oprcode::oid FROM pg_catalog.pg_operator WHERE oid = ANY($1)`, slices.Collect(maps.Keys(a.operators)))
 	a.sampling = load(`SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
 		AND proname = ANY($1)`+builtin, names(postgresSampling))
+	polymorphic := load(`SELECT oid FROM pg_catalog.pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typname = ANY($1)`+builtin,
+		append(names(postgresPolymorphic), "record"))
+	generic := slices.Collect(maps.Keys(polymorphic))
+	a.casting = load(`SELECT oid FROM pg_catalog.pg_proc WHERE oid = ANY($1) AND proargtypes::oid[] && $2::oid[] AND NOT proname = ANY($3)`,
+		slices.Collect(maps.Keys(a.functions)), generic, names(castFree))
+	// Operators of any type compare, but for those that are written in SQL.
+	maps.Copy(a.casting, load(`SELECT o.oid FROM pg_catalog.pg_operator o JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode
+		JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE o.oid = ANY($1) AND l.lanname = 'sql' AND (o.oprleft = ANY($2) OR o.oprright = ANY($2))`,
+		slices.Collect(maps.Keys(a.operators)), generic))
 	if err != nil {
 		return a, fmt.Errorf("resolve the lists of allowed functions and types: %w", err)
 	}

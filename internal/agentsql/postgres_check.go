@@ -33,11 +33,11 @@ func (l *login) check(ctx context.Context, s statement) error {
 	l.mu.Lock()
 	state := l.state
 	l.mu.Unlock()
-	w := walk{allow: l.db.allow, tables: map[uint32]bool{}, view: view, enums: state.enums, columns: state.columns}
+	w := walk{allow: l.db.allow, tables: map[uint32]bool{}, view: view, enums: state.enums, columns: state.columns, cast: state.cast}
 	for oid := range state.tables {
 		w.tables[oid] = true
 	}
-	if err := w.value(v); err != nil {
+	if err := w.statement(v); err != nil {
 		return err
 	}
 	if s.explain {

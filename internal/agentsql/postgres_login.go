@@ -54,6 +54,7 @@ type login struct {
 type loginState struct {
 	tables         map[uint32]tableFacts
 	enums, columns map[uint32]bool
+	cast           map[uint32]bool // types with a cast of their own, see walk
 	findings       []Finding
 }
 
@@ -365,5 +366,26 @@ func (m maker) tables(ctx context.Context) (loginState, error) {
 	}
 	delete(state.columns, 0)
 	delete(state.enums, 0)
+	if err != nil {
+		return state, err
+	}
+	state.cast, err = m.casts(ctx)
 	return state, err
+}
+
+// casts are the types from which a cast to a built-in type leads by a function that is none, with the domains, arrays and
+// rows that hold them.
+func (m maker) casts(ctx context.Context) (map[uint32]bool, error) {
+	found, err := collect[struct{ OID uint32 }](ctx, m.tx, `
+		WITH RECURSIVE own(oid) AS (
+			SELECT castsource FROM pg_cast WHERE castfunc >= 16384 AND casttarget < 16384
+			UNION
+			SELECT t.oid FROM own JOIN pg_type t ON t.typelem = own.oid OR t.typbasetype = own.oid
+				OR t.typrelid <> 0 AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.atttypid = own.oid AND a.attnum > 0 AND NOT a.attisdropped))
+		SELECT oid FROM own`)
+	all := map[uint32]bool{}
+	for _, t := range found {
+		all[t.OID] = true
+	}
+	return all, err
 }

@@ -52,6 +52,7 @@ var (
 	errSample    = refuse("TABLESAMPLE takes only BERNOULLI and SYSTEM here")
 	errValueFunc = refuse("Only the date and time keywords (CURRENT_DATE, …) are available")
 	errUnknown   = refuse("The query uses a construct that is not available")
+	errCast      = refuse("The query makes text or JSON of a type that has a cast of its own; select the columns as they are")
 	errRepeat    = refuse("The length given to repeat, lpad and rpad must be a written number of at most %d", maxRepeat)
 )
 
@@ -64,6 +65,25 @@ type walk struct {
 	view   uint32
 	// enums may be used as built-in types are; columns only as they are read.
 	enums, columns map[uint32]bool
+	// cast are the types from which a cast by a function of the database's own leads, or that contain one.
+	cast map[uint32]bool
+	seen *seen
+}
+
+// seen is what occurs anywhere in a statement. Where both do, a function of a user's might be run by one that is allowed;
+// which value goes where is not followed, since rows of sub-selects carry their columns unseen.
+type seen struct{ casts, casting bool }
+
+// statement judges the whole of an analysed statement.
+func (w walk) statement(v treeValue) error {
+	w.seen = &seen{}
+	if err := w.value(v); err != nil {
+		return err
+	}
+	if w.seen.casts && w.seen.casting {
+		return errCast
+	}
+	return nil
 }
 
 // value visits everything below v.
@@ -133,6 +153,8 @@ func (w walk) special(n *treeNode) error {
 		}
 	case "FUNCEXPR":
 		return w.bounded(n)
+	case "JSONCONSTRUCTOREXPR":
+		w.seen.casting = true
 	}
 	return nil
 }
@@ -205,10 +227,12 @@ func (w walk) bounded(n *treeNode) error {
 func (w walk) field(n *treeNode, f treeField) error {
 	switch {
 	case functionFields[f.key]:
+		w.note(f.value)
 		return one(f.value, w.allow.functions, errFunction)
 	case behindFields[f.key]:
 		return one(f.value, w.allow.behind, errOperator)
 	case operatorFields[f.key]:
+		w.note(f.value)
 		return one(f.value, w.allow.operators, errOperator)
 	case f.key == ":opnos":
 		return all(f.value, w.allow.operators, errOperator)
@@ -251,7 +275,17 @@ func (w walk) typeOf(v treeValue, passing bool) error {
 	return nil
 }
 
+// note remembers a function or operator that may look for casts.
+func (w walk) note(v treeValue) {
+	if oid, err := v.oid(); err == nil && w.allow.casting[oid] {
+		w.seen.casting = true
+	}
+}
+
 func (w walk) mayType(oid uint32, passing bool) bool {
+	if w.cast[oid] {
+		w.seen.casts = true
+	}
 	return oid == 0 || w.allow.types[oid] || w.enums[oid] || passing && w.columns[oid]
 }
 

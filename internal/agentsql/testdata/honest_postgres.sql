@@ -51,3 +51,11 @@ SELECT id FROM orders JOIN order_items USING (id) WHERE id = 1
 SELECT "Orders".n FROM (SELECT 1 AS n) "Orders"
 SELECT (o).status, o.*::text AS whole FROM orders o WHERE id = 1
 SELECT id FROM orders ORDER BY id USING > LIMIT 1
+SELECT to_json('x'::text) AS t, to_json(1) AS n, quote_literal(1) AS q, 1 || 'x' AS c, to_jsonb(ARRAY[1, 2]) AS a
+SELECT to_json(feels) AS f, json_agg(tags) AS t, feels || '!' AS w FROM moods GROUP BY id ORDER BY id
+SELECT row_to_json(m) AS m FROM moods m ORDER BY id
+SELECT to_jsonb(o) AS o FROM orders o WHERE id = 1
+SELECT json_build_object('id', id, 'status', status) AS o FROM orders WHERE id = 1
+SELECT id, s, list, mix FROM shades WHERE s = 'dark'
+SELECT s::text AS s, list::text AS l, array_agg(s) AS a, max(s) AS m, count(DISTINCT s) AS n FROM shades GROUP BY 1, 2
+SELECT to_json(id) AS id, name || 'x' AS x FROM tints

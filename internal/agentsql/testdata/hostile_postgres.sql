@@ -369,3 +369,45 @@ SELECT POSITION(version() IN 'a')
 SELECT 'a' LIKE version() ESCAPE 'x'
 SELECT 1 BETWEEN 0 AND pg_backend_pid()
 SELECT (SELECT ARRAY(SELECT rolname::text FROM pg_roles))
+#### casts, types and operators
+SELECT mix || 'x' FROM shades
+SELECT 'x' || mix FROM shades
+SELECT quote_literal(mix) FROM shades
+SELECT quote_nullable(mix) FROM shades
+SELECT 'x' || t FROM tints t
+SELECT t || '' FROM tints t
+SELECT quote_literal(t) FROM tints t
+SELECT quote_literal(x) FROM (SELECT t AS x FROM tints t) y
+SELECT quote_literal((SELECT t FROM tints t LIMIT 1))
+SELECT quote_literal((ARRAY(SELECT t FROM tints t))[1])
+SELECT to_json(s) FROM shades
+SELECT to_jsonb(s) FROM shades
+SELECT to_json(list) FROM shades
+SELECT array_to_json(list) FROM shades
+SELECT array_to_json(ARRAY[s]) FROM shades
+SELECT json_agg(s) FROM shades
+SELECT jsonb_agg(s) FROM shades
+SELECT jsonb_agg(s) OVER () FROM shades
+SELECT json_agg(list) FROM shades
+SELECT json_object_agg(id, s) FROM shades
+SELECT jsonb_object_agg(id, s) FROM shades
+SELECT json_build_object('a', s) FROM shades
+SELECT jsonb_build_object('a', s) FROM shades
+SELECT json_build_array(s) FROM shades
+SELECT jsonb_build_array(1, list) FROM shades
+SELECT row_to_json(shades) FROM shades
+SELECT to_json(shades) FROM shades
+SELECT to_jsonb(x) FROM shades x
+SELECT json_agg(x) FROM shades x
+SELECT to_json(ROW(s)) FROM shades
+SELECT row_to_json(ROW(1, s)) FROM shades
+SELECT row_to_json(x) FROM (SELECT s FROM shades) x
+SELECT to_json(x) FROM (SELECT max(s) FROM shades) x
+SELECT to_json(j) FROM (shades a JOIN orders b USING (id)) j
+WITH a AS (SELECT s FROM shades) SELECT to_json(a) FROM a
+SELECT to_json(x) FROM (SELECT shades FROM shades) x
+SELECT to_json(x) FROM (VALUES ((SELECT s FROM shades LIMIT 1))) x
+SELECT to_json(ARRAY(SELECT shades FROM shades))
+SELECT to_jsonb(coalesce(s, 'dark')) FROM shades
+SELECT jsonb_build_object('a', unnest(list)) FROM shades
+SELECT to_json(f) FROM shades, unnest(list) f
