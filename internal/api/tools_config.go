@@ -162,7 +162,8 @@ func (c *call) checkConfig(t hob.ToolConfig) error {
 		return bad("config.endpoint", "is required: the http or https address to call")
 	}
 	if !fullURL(t.Endpoint) {
-		return bad("config.endpoint", "must be a full http or https URL, as in https://api.example.com/weather")
+		return bad("config.endpoint", "must be a full http or https URL, as in https://api.example.com/weather or "+
+			"https://api.example.com/items/{id}: placeholders stand in the path or the query, never in the host")
 	}
 	if err := c.s.judgeURL("config.endpoint", t.Endpoint); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"hob"
@@ -104,6 +105,10 @@ func checkRow(t *hob.Tool) error {
 
 // checkEndpoint judges the address of an HTTP tool.
 func (s *Set) checkEndpoint(c hob.ToolConfig, schema *inputSchema) error {
+	parts, err := checkPlaceholders(c.Endpoint, schema)
+	if err != nil {
+		return err
+	}
 	if err := s.deps.Egress.CheckURL(c.Endpoint); err != nil {
 		return badConfig("endpoint", "is not usable: %s", err.Error()) // egress errors hold no part of the URL but its host
 	}
@@ -115,7 +120,7 @@ func (s *Set) checkEndpoint(c hob.ToolConfig, schema *inputSchema) error {
 		return err
 	}
 	for name := range fixed {
-		if schema.has(name) {
+		if schema.has(name) && !slices.Contains(parts, name) {
 			return badConfig("endpoint", "already has the query parameter %q, so input_schema cannot have it too", name)
 		}
 	}

@@ -100,13 +100,17 @@ func (t *httpTool) request(c hob.Call) (egress.Request, error) {
 	header.Set("X-Tool-Call-Id", string(c.ID))
 	header.Set("Idempotency-Key", c.Key)
 	req := egress.Request{
-		Pool: t.pool, Method: t.method, URL: t.config.Endpoint, Header: header, Timeout: t.timeout,
+		Pool: t.pool, Method: t.method, Header: header, Timeout: t.timeout,
 		MaxBody: readCap(t.most), Redirects: redirectsFor(t.method), AllowedHosts: t.limits.hosts,
 		Once: t.spec.Recovery == hob.RecoverOnce, BeginBy: c.BeginBy,
 	}
 	args := c.Arguments
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
+	}
+	var err error
+	if req.URL, args, err = filled(t.config.Endpoint, args); err != nil {
+		return egress.Request{}, err
 	}
 	if !takesQuery(t.method) {
 		if header.Get("Content-Type") == "" {
@@ -120,7 +124,7 @@ func (t *httpTool) request(c hob.Call) (egress.Request, error) {
 		return egress.Request{}, err
 	}
 	query, err := queryString(args, fixed)
-	req.URL = withQuery(t.config.Endpoint, query)
+	req.URL = withQuery(req.URL, query)
 	return req, err
 }
 

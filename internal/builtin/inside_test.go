@@ -304,3 +304,30 @@ func TestSettings_WhatIsNotSetHasItsDefault(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Whatever fills a placeholder: the URL's other parts are the endpoint's, and the part reads back as what was given.
+func FuzzFilled(f *testing.F) {
+	for _, s := range []string{"42", "../x", "a/b", "%2e%2e", "?x=1", "#", "日本", "\\..\\", "@host", "..;", "\x00", "{id}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		if !utf8.ValidString(value) {
+			return
+		}
+		address, rest, err := filled("https://api.example.com/v1/{id}/x?q={id}", object([]member{{"id", encode(value)}, {"n", json.RawMessage("1")}}))
+		if err != nil {
+			return
+		}
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatalf("%q: %v", address, err)
+		}
+		parts := strings.Split(u.EscapedPath(), "/")
+		if u.Host != "api.example.com" || u.User != nil || u.Fragment != "" || len(parts) != 4 || parts[3] != "x" || string(rest) != `{"n":1}` {
+			t.Fatalf("%q made %s and left %s", value, address, rest)
+		}
+		if back, err := url.PathUnescape(parts[2]); err != nil || back != value || u.Query().Get("q") != value || back == "." || back == ".." {
+			t.Errorf("%q reads back as %q and %q", value, back, u.Query().Get("q"))
+		}
+	})
+}
