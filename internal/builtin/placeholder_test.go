@@ -26,7 +26,7 @@ func TestCustom_PlaceholdersBecomeOnePartOfTheAddress(t *testing.T) {
 	for id, part := range map[string]string{
 		`"42"`: "42", `42`: "42", `true`: "true", `1.50`: "1.50", `"a/b"`: "a%2Fb", `"?x=1"`: "%3Fx=1", `"#"`: "%23", `"a b+c"`: "a%20b+c",
 		`"Zürich 日本"`: "Z%C3%BCrich%20%E6%97%A5%E6%9C%AC", `"%41"`: "%2541", `"a\\b"`: "a%5Cb", `"@evil.example:80"`: "@evil.example:80",
-		`"\r\nHost: evil"`: "%0D%0AHost:%20evil", `"..."`: "...", `"a..b"`: "a..b", `"{lang}"`: "%7Blang%7D", `";a=1"`: "%3Ba=1", `"//evil.example"`: "%2F%2Fevil.example",
+		`"..."`: "...", `"a..b"`: "a..b", `"{lang}"`: "%7Blang%7D", `";a=1"`: "%3Ba=1", `"//evil.example"`: "%2F%2Fevil.example",
 	} {
 		get := echoed(t, call(t, custom(t, srv, parted("GET", "/v1/items/{id}.json/x?k=1")), `{"id":`+id+`,"more":7}`).Text)
 		if want := "/v1/items/" + part + ".json/x?k=1&more=7"; get["uri"] != want {
@@ -49,7 +49,7 @@ func TestCustom_PlaceholdersAreNoWayElsewhere(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"id":""}`: "must not be empty", `{"id":"."}`: ". or ..", `{"id":".."}`: ". or ..", `{"id":"../x"}`: ". or ..", `{"id":"a/../b"}`: ". or ..",
 		`{"id":"..\\x"}`: ". or ..", `{"id":"%2e%2e"}`: ". or ..", `{"id":"%252e%252e%252fx"}`: ". or ..", `{"id":"..;/x"}`: ". or ..",
-		`{"id":null}`: "must be text, a number or a boolean", `{"id":["a"]}`: "must be text", `{"id":{"a":1}}`: "must be text", `{}`: `the argument "id" is missing`,
+		`{"id":"\r\nHost: evil"}`: "URL not accepted", `{"id":null}`: "must be text, a number or a boolean", `{"id":["a"]}`: "must be text", `{"id":{"a":1}}`: "must be text", `{}`: `the argument "id" is missing`,
 	} {
 		if res := call(t, custom(t, srv, parted("GET", "/items/{id}")), args); !res.IsError || !res.Free || !strings.Contains(res.Text, want) {
 			t.Errorf("%s: %+v, want %q", args, res, want)
@@ -81,7 +81,7 @@ func TestCheckTool_PlaceholdersAreJudgedWhenWritten(t *testing.T) {
 	s := newSet(t, builtin.Deps{}, echo(t))
 	for endpoint, want := range map[string]string{
 		"https://x.example/items/{id}":             "",
-		"https://x.example/items/{id}?lang={id}":   "",
+		"https://x.example/items/{id}?ref={id}":    "",
 		"https://x.example/items/{lang}":           `the placeholder {lang}, so input_schema must have the property "lang" and list it in required`,
 		"https://x.example/items/{other}":          `the property "other"`,
 		"https://{id}.example/items":               "outside its path and query",
