@@ -42,6 +42,7 @@ func TestModels_AMistypedProviderIsWarnedOf(t *testing.T) {
 			"AGENT_DEFAULT_MODEL: " + nobody + "\nCOMPACTION_MODEL: " + stray,
 		},
 		{"one setting", "PUT", "/api/settings/AGENT_DEFAULT_MODEL", `{"value":"mistyped/tiny"}`, "AGENT_DEFAULT_MODEL: " + stray},
+		{"a model that nobody serves", "PUT", "/api/settings/VISION_MODEL", `{"value":"mistyped/tiny"}`, "VISION_MODEL: " + stray},
 		{"the run's own model", "PUT", "/api/settings/COMPACTION_MODEL", `{"value":"same"}`, ""},
 		{"no model", "PUT", "/api/settings/COMPACTION_MODEL", `{"value":""}`, ""},
 		{"good model", "PUT", "/api/settings/COMPACTION_MODEL", `{"value":"fixed"}`, ""},
