@@ -14,6 +14,7 @@ type gate struct {
 	mu     sync.Mutex
 	total  int
 	agents map[string]int
+	alone  bool          // one statement has all places
 	wake   chan struct{} // closed and replaced when a place gets free
 }
 
@@ -27,7 +28,7 @@ func (g *gate) enter(ctx context.Context, agent string, limit int) (func(), erro
 	defer patience.Stop()
 	for {
 		g.mu.Lock()
-		if g.total < totalConcurrency && g.agents[agent] < limit {
+		if !g.alone && g.total < totalConcurrency && g.agents[agent] < limit {
 			g.total++
 			g.agents[agent]++
 			g.mu.Unlock()
@@ -45,6 +46,45 @@ func (g *gate) enter(ctx context.Context, agent string, limit int) (func(), erro
 	}
 }
 
+// enterAlone waits until nothing runs, and lets nothing run beside until the
+// function that it returns is called; ok is false when that does not come in
+// time.
+func (g *gate) enterAlone(ctx context.Context) (leave func(), ok bool) {
+	patience := time.NewTimer(gateWait)
+	defer patience.Stop()
+	for {
+		g.mu.Lock()
+		if !g.alone && g.total == 0 {
+			g.alone = true
+			g.mu.Unlock()
+			return g.leaveAlone, true
+		}
+		wake := g.wake
+		g.mu.Unlock()
+		select {
+		case <-wake:
+		case <-patience.C:
+			return nil, false
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+func (g *gate) leaveAlone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alone = false
+	g.tell()
+}
+
+// crowded reports whether more than one statement runs.
+func (g *gate) crowded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.total > 1
+}
+
 func (g *gate) leave(agent string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,6 +92,11 @@ func (g *gate) leave(agent string) {
 	if g.agents[agent]--; g.agents[agent] == 0 {
 		delete(g.agents, agent)
 	}
+	g.tell()
+}
+
+// tell wakes those who wait for a place; the lock is held.
+func (g *gate) tell() {
 	close(g.wake)
 	g.wake = make(chan struct{})
 }

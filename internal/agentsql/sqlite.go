@@ -18,6 +18,10 @@ import (
 type sqliteDB struct {
 	path string // absolute
 	gate *gate
+	temp *tempFiles // nil where there is no folder for them
+	// writer is held by the one change under way: the file takes one at a time,
+	// and its own lock serves no one in turn.
+	writer chan struct{}
 }
 
 var _ DB = (*sqliteDB)(nil)
@@ -38,7 +42,13 @@ func OpenSQLite(path string, _ Options) (DB, error) {
 		return nil, fmt.Errorf("open project database %s: %w", abs, err)
 	}
 	c.close()
-	return &sqliteDB{path: abs, gate: newGate()}, nil
+	d := &sqliteDB{path: abs, gate: newGate(), writer: make(chan struct{}, 1)}
+	if tempFolder() != "" {
+		if d.temp, err = newTempFiles(); err != nil {
+			return nil, fmt.Errorf("open project database %s: %w", abs, err)
+		}
+	}
+	return d, nil
 }
 
 // recoverSQLite takes back what a write left half done when its process died;
@@ -55,8 +65,13 @@ func recoverSQLite(path string) error {
 	return nil
 }
 
-// Close has nothing to end: a connection lives as long as its statement.
-func (d *sqliteDB) Close() error { return nil }
+// Close ends no statement: a connection lives as long as its own.
+func (d *sqliteDB) Close() error {
+	if d.temp != nil {
+		d.temp.close()
+	}
+	return nil
+}
 
 // Query implements DB.
 func (d *sqliteDB) Query(ctx context.Context, q Query) (Rows, error) {
@@ -71,9 +86,29 @@ func (d *sqliteDB) Query(ctx context.Context, q Query) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
-	defer leave()
+	rows, err := d.bounded(ctx, q, s)
+	crowded := d.gate.crowded()
+	leave()
+	var own *Error
+	if !errors.As(err, &own) || !errors.Is(own.cause, errMemory) || !crowded {
+		return rows, err
+	}
+	// What another statement took may have been charged to this one.
+	alone, ok := d.gate.enterAlone(ctx)
+	if !ok {
+		return Rows{}, err
+	}
+	defer alone()
+	ctx, cancel = context.WithTimeout(ctx, aloneTime)
+	defer cancel()
 	return d.bounded(ctx, q, s)
 }
+
+// aloneTime bounds a statement that nothing runs beside.
+const aloneTime = 2 * time.Second
+
+// errMemory is the cause of the error of a statement that met maxSQLiteMemory.
+var errMemory = errors.New("sqlite: the process grew too much")
 
 // abandonAfter is how long past its deadline a statement is waited for.
 const abandonAfter = time.Second
@@ -135,7 +170,9 @@ func (d *sqliteDB) guarded(ctx context.Context, q Query, s statement) (rows Rows
 }
 
 func (d *sqliteDB) query(ctx context.Context, q Query, s statement) (Rows, error) {
-	c, err := openSQLiteConn(d.path)
+	mode := readMode()
+	mode.temp = d.temp
+	c, err := openSQLiteFor(d.path, mode)
 	if err != nil {
 		return Rows{}, unavailable(err, "The project database cannot be opened")
 	}
@@ -300,7 +337,7 @@ func (r sqliteRun) wording(err error) error {
 	case "time":
 		return timedOut(r.q.Limits, err)
 	case "memory":
-		return &Error{Kind: TooLarge, Message: "The query needs too much memory and was stopped", cause: err}
+		return &Error{Kind: TooLarge, Message: "The query needs too much memory and was stopped", cause: errMemory}
 	}
 	for _, t := range r.s.tokens {
 		if t.is("insert") || t.is("update") || t.is("delete") || t.is("returning") {
@@ -324,6 +361,8 @@ func (r sqliteRun) wording(err error) error {
 		return &Error{Kind: Invalid, Message: short200(e.text), cause: err}
 	case sqlite3.SQLITE_TOOBIG:
 		return &Error{Kind: TooLarge, Message: fmt.Sprintf("A value of the query is longer than %d bytes", maxSQLiteValue), cause: err}
+	case sqlite3.SQLITE_FULL:
+		return &Error{Kind: TooLarge, Message: fmt.Sprintf("The query sorts or groups more than %d MB; narrow it down", maxSQLiteTemp>>20), cause: err}
 	case sqlite3.SQLITE_NOMEM:
 		return &Error{Kind: TooLarge, Message: "The query needs too much memory and was stopped", cause: err}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:

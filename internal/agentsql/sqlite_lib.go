@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -27,6 +28,7 @@ type sqliteConn struct {
 	// live, and stay where they are, as long as the connection.
 	authorize authorizeFunc
 	progress  progressFunc
+	temp      *tempFiles
 }
 
 // sqliteError is an engine's result code with its message.
@@ -50,7 +52,9 @@ func sqliteURI(path, mode string) string {
 type sqliteMode struct {
 	uri   string
 	flag  int32
-	begin []string // statements that end with the transaction begun
+	begin []string      // statements that end with the transaction begun
+	wait  time.Duration // for a lock that another program holds
+	temp  *tempFiles    // where what is sorted and grouped lies; nil: in memory
 	// parameters and triggerDepth are limits of the engine.
 	parameters, triggerDepth int32
 }
@@ -59,17 +63,23 @@ type sqliteMode struct {
 // data, are made into statements with parameters, and honour foreign keys.
 func readMode() sqliteMode {
 	return sqliteMode{
-		uri: "ro", flag: sqlite3.SQLITE_OPEN_READONLY, triggerDepth: 1,
-		begin: []string{"PRAGMA query_only = 1", "PRAGMA busy_timeout = 1000", "BEGIN"},
+		uri: "ro", flag: sqlite3.SQLITE_OPEN_READONLY, triggerDepth: 1, wait: readWait,
+		begin: []string{"PRAGMA query_only = 1", "BEGIN"},
 	}
 }
 
 func writeMode() sqliteMode {
 	return sqliteMode{
-		uri: "rw", flag: sqlite3.SQLITE_OPEN_READWRITE, parameters: MaxWriteValues, triggerDepth: 32,
-		begin: []string{"PRAGMA foreign_keys = 1", "PRAGMA synchronous = FULL", "PRAGMA busy_timeout = 1000", "BEGIN IMMEDIATE"},
+		uri: "rw", flag: sqlite3.SQLITE_OPEN_READWRITE, parameters: MaxWriteValues, triggerDepth: 32, wait: writeWait,
+		begin: []string{"PRAGMA foreign_keys = 1", "PRAGMA synchronous = FULL", "BEGIN IMMEDIATE"},
 	}
 }
+
+// How long locks of other programs are waited for.
+const (
+	readWait  = time.Second
+	writeWait = 2 * time.Second
+)
 
 // openSQLiteConn opens a file read-only with every hardening switch set.
 func openSQLiteConn(path string) (*sqliteConn, error) { return openSQLiteFor(path, readMode()) }
@@ -87,7 +97,15 @@ func openSQLiteFor(path string, mode sqliteMode) (*sqliteConn, error) {
 	defer c.tls.Free(8)
 	flags := mode.flag | sqlite3.SQLITE_OPEN_URI | sqlite3.SQLITE_OPEN_NOMUTEX |
 		sqlite3.SQLITE_OPEN_PRIVATECACHE | sqlite3.SQLITE_OPEN_EXRESCODE
-	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, out, flags, 0)
+	layer := uintptr(0) // the system's
+	if c.temp = mode.temp; c.temp != nil {
+		if layer, err = libc.CString(c.temp.name); err != nil {
+			c.tls.Close()
+			return nil, fmt.Errorf("sqlite files: %w", err)
+		}
+		defer libc.Xfree(c.tls, layer)
+	}
+	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, out, flags, layer)
 	c.db = libc.AtomicLoadPUintptr(out)
 	if rc != sqlite3.SQLITE_OK {
 		err := c.errorOf(rc)
@@ -139,8 +157,14 @@ func (c *sqliteConn) harden(mode sqliteMode) error {
 	}
 	// The schema is read before the length limit: a long CREATE TABLE is no
 	// agent's doing.
+	temp := "MEMORY"
+	if c.temp != nil {
+		temp = "FILE"
+	}
 	settings := append([]string{
-		"PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -1024", "PRAGMA mmap_size = 0", "PRAGMA cell_size_check = 1",
+		// The first: all others may meet a lock.
+		fmt.Sprintf("PRAGMA busy_timeout = %d", mode.wait.Milliseconds()),
+		"PRAGMA temp_store = " + temp, "PRAGMA cache_size = -1024", "PRAGMA mmap_size = 0", "PRAGMA cell_size_check = 1",
 	}, mode.begin...)
 	// A snapshot: what is checked is what runs.
 	for _, pragma := range append(settings, "SELECT count(*) FROM sqlite_schema") {

@@ -1,10 +1,15 @@
 package agentsql_test
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"hob/internal/agentsql"
 )
@@ -106,4 +111,93 @@ func TestOpenSQLite_NeverMakesAFile(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the file was made: %v", err)
 	}
+}
+
+// bigSQLite adds a table of 24 MB, which no sort or group of may take into memory.
+func bigSQLite(t *testing.T) engine {
+	t.Helper()
+	e := sqliteEngine(t)
+	writeSQLite(t, e.where, `CREATE TABLE big (id INTEGER PRIMARY KEY, t TEXT, bl BLOB);
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+		INSERT INTO big SELECT i, hex(randomblob(150)), randomblob(300) FROM n;`)
+	e.grant["main"] = append(e.grant["main"], "big")
+	return e
+}
+
+// honestBig sort, group and join the whole of the big table.
+func honestBig() []string {
+	return []string{
+		"SELECT id FROM big ORDER BY t", "SELECT id, t FROM big ORDER BY t LIMIT 10", "SELECT id, t, bl FROM big ORDER BY bl LIMIT 10",
+		"SELECT substr(t, 1, 2) AS p, count(*) FROM big GROUP BY p ORDER BY 2 DESC LIMIT 3", "SELECT t, count(*) FROM big GROUP BY t LIMIT 3",
+		"SELECT count(DISTINCT t) FROM big", "SELECT a.id FROM big a JOIN big b ON a.t = b.t LIMIT 5",
+		"SELECT id, row_number() OVER (ORDER BY t) FROM big LIMIT 3", "SELECT id, lag(t) OVER (ORDER BY id) FROM big LIMIT 3",
+		"SELECT t FROM big UNION SELECT hex(bl) FROM big LIMIT 3",
+	}
+}
+
+// Not parallel: it measures the whole process.
+func TestSQLite_SortsMoreThanItMayTake(t *testing.T) {
+	e := bigSQLite(t)
+	for _, statement := range honestBig() {
+		peak := watchMemory(t)
+		_, err := e.query(t.Context(), statement)
+		if grown := peak(); err != nil || grown > maxGrowth {
+			t.Errorf("%s: grew by %d MB, %v", statement, grown>>20, err)
+		}
+	}
+}
+
+func TestSQLite_AnswersBesideAHostileStatement(t *testing.T) {
+	t.Parallel()
+	e := bigSQLite(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var hostile sync.WaitGroup
+	for _, statement := range []string{
+		"SELECT t FROM big ORDER BY t || bl", "WITH t AS MATERIALIZED (SELECT printf('%0240000d', 0) AS x UNION ALL SELECT 'a') SELECT " +
+			strings.Repeat("group_concat(x),", 900) + "x FROM t",
+	} {
+		hostile.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = e.db.Query(ctx, agentsql.Query{Grant: e.grant, SQL: statement, Agent: "hostile"}) // however it ends
+			}
+		})
+	}
+	for _, statement := range honestBig() {
+		if _, err := e.query(t.Context(), statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	cancel()
+	hostile.Wait()
+}
+
+func TestSQLite_BoundsTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	e := bigSQLite(t)
+	began := time.Now()
+	_, err := e.db.Query(t.Context(), agentsql.Query{
+		Grant: e.grant, SQL: "SELECT a.id FROM big a, big b ORDER BY a.t || b.t", Limits: agentsql.Limits{Timeout: time.Minute},
+	})
+	if kindOf(err) != agentsql.TooLarge || !strings.Contains(err.Error(), "256 MB") {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	e.works(t)
+}
+
+func TestSQLite_ChangesTakeTurns(t *testing.T) {
+	t.Parallel()
+	e := sqliteEngine(t)
+	var writers sync.WaitGroup
+	for i := range 16 {
+		writers.Go(func() {
+			_, err := e.db.Write(t.Context(), agentsql.Write{
+				Grant: agentsql.WriteGrant{Tables: agentsql.Grant{"main": {"orders"}}}, Table: "orders", Operation: agentsql.Update,
+				Data: json.RawMessage(`{"note":"x"}`), Where: json.RawMessage(`{"id":` + strconv.Itoa(i+1) + `}`), Agent: strconv.Itoa(i),
+			})
+			if err != nil {
+				t.Errorf("change %d: %v", i, err)
+			}
+		})
+	}
+	writers.Wait()
 }

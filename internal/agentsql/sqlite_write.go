@@ -93,7 +93,15 @@ func (d *sqliteDB) writing(ctx context.Context, w Write, f func(*sqliteWrite) er
 			err = &Error{Kind: Failed, Message: "The change broke the database engine and was stopped", cause: fmt.Errorf("sqlite: %v", p)}
 		}
 	}()
-	c, err := openSQLiteFor(d.path, writeMode())
+	select {
+	case d.writer <- struct{}{}:
+		defer func() { <-d.writer }()
+	case <-ctx.Done():
+		return &Error{Kind: Busy, Message: "The project database is locked by another writer; try again shortly", cause: ctx.Err()}
+	}
+	mode := writeMode()
+	mode.temp = d.temp
+	c, err := openSQLiteFor(d.path, mode)
 	if err != nil {
 		var e *sqliteError
 		if errors.As(err, &e) && e.primary() == sqlite3.SQLITE_BUSY {
