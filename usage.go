@@ -107,6 +107,7 @@ const (
 type UsageEntry struct {
 	Action    string // ActionModelCall where ""
 	Quantity  int64  // of the action; 1 where 0
+	Tool      string // that the action is of, by the name it was called by; "" for model calls and runs
 	Component string // of a model call: run, compaction …
 	Model     string
 	Step      int
@@ -124,6 +125,7 @@ const (
 	ByComponent UsageGroup = "component"
 	ByAgent     UsageGroup = "agent"
 	ByModel     UsageGroup = "model"
+	ByTool      UsageGroup = "tool"
 	ByDay       UsageGroup = "day" // in UTC, as 2006-01-02
 )
 
@@ -138,7 +140,7 @@ type UsageFilter struct {
 
 // UsageRow is a group of ledger entries.
 type UsageRow struct {
-	Key      string `json:"key"`      // the group's action, component, agent id, model or day; "" without a grouping
+	Key      string `json:"key"`      // the group's action, component, agent id, model, tool or day; "" without a grouping
 	Quantity int64  `json:"quantity"` // of actions: runs, calls
 	Calls    int64  `json:"llm_calls"`
 	Usage

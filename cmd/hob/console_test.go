@@ -104,6 +104,10 @@ func TestConsole_TriesToolsOnTheProgramItself(t *testing.T) {
 			if !code.Free || code.Action != "" || code.Result != `{"error":"busy"}` {
 				t.Errorf("the sandbox's own fault: %+v", code)
 			}
+			byTool, err := c.Usage(t.Context(), hob.UsageFilter{GroupBy: hob.ByTool})
+			if err != nil || len(byTool.Usage) != 2 || byTool.Usage[0].Key != "charge" || byTool.Usage[0].Quantity != 3 || byTool.Usage[1].Key != "current_time" {
+				t.Errorf("by tool: %+v, %v", byTool, err)
+			}
 			if got := actions(t, c, hob.UsageFilter{}); got[hob.ActionToolCall] != 4 || got[hob.ActionCodeExecute] != 0 {
 				t.Errorf("on the books are %v, want 4 tool calls", got)
 			}

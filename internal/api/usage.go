@@ -20,7 +20,7 @@ type usageAnswer struct {
 
 // usageGroups are the values of group_by.
 func usageGroups() []hob.UsageGroup {
-	return []hob.UsageGroup{hob.ByAction, hob.ByComponent, hob.ByAgent, hob.ByModel, hob.ByDay}
+	return []hob.UsageGroup{hob.ByAction, hob.ByComponent, hob.ByAgent, hob.ByModel, hob.ByTool, hob.ByDay}
 }
 
 // reportUsage answers what was used, of what the caller may see.
@@ -61,7 +61,7 @@ func (c *call) usageFilter() (f hob.UsageFilter, err error) {
 		return f, bad("until", "must be later than since")
 	}
 	if f.GroupBy = hob.UsageGroup(c.queryValue("group_by")); f.GroupBy != "" && !slices.Contains(usageGroups(), f.GroupBy) {
-		return f, bad("group_by", "must be one of action, component, agent, model, day")
+		return f, bad("group_by", "must be one of action, component, agent, model, tool, day")
 	}
 	if id := c.queryValue("agent_id"); id != "" {
 		if !hob.IsUUID(id) {
@@ -94,7 +94,7 @@ func usageQuery() []param {
 	return []param{
 		{"since", "string", "a day or a time (RFC 3339): entries from then on"},
 		{"until", "string", "a day, included, or a time: entries before it"},
-		{"group_by", "string", "action, component, agent, model or day (in UTC); one row of everything where absent"},
+		{"group_by", "string", "action, component, agent, model, tool or day (in UTC); one row of everything where absent"},
 		{"agent_id", "string", "of one agent"},
 		{"model", "string", "of one model, as the ledger names it"},
 		{"run_id", "string", "of one run"},

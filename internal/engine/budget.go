@@ -77,7 +77,7 @@ func plausible(u hob.Usage) bool {
 }
 
 // actions are the run's lines in the ledger beside its model calls: the run itself where it came to an answer, and the
-// tool calls that were carried out.
+// tool calls that were carried out, an entry for each action of each tool.
 func (a *active) actions(end ending) []hob.UsageEntry {
 	var out []hob.UsageEntry
 	if end.status == hob.Completed {
@@ -89,10 +89,10 @@ func (a *active) actions(end ending) []hob.UsageEntry {
 			continue
 		}
 		action := cmp.Or(s.Result.Action, hob.ActionToolCall)
-		at := slices.IndexFunc(out, func(u hob.UsageEntry) bool { return u.Action == action })
+		at := slices.IndexFunc(out, func(u hob.UsageEntry) bool { return u.Action == action && u.Tool == s.Name })
 		if at < 0 {
 			at = len(out)
-			out = append(out, hob.UsageEntry{Action: action, Model: a.run.Model})
+			out = append(out, hob.UsageEntry{Action: action, Tool: s.Name, Model: a.run.Model})
 		}
 		out[at].Quantity++
 	}

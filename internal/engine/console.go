@@ -263,7 +263,7 @@ func (e *Engine) book(ctx context.Context, by hob.Principal, agent hob.AgentID, 
 		}
 	}
 	if a := out.Result.Action; a != "" {
-		used = append(used, hob.UsageEntry{Action: a, Quantity: 1})
+		used = append(used, hob.UsageEntry{Action: a, Quantity: 1, Tool: out.Call.Name})
 	}
 	if len(used) == 0 {
 		return nil

@@ -191,6 +191,14 @@ func TestMetering_CountsByActionWhatWasCarriedOut(t *testing.T) {
 			if err != nil || rows[0].Usage != run.Usage {
 				t.Errorf("on the books are %+v, the run says %+v: %v", rows, run.Usage, err)
 			}
+			byTool, err := w.store.Usage(t.Context(), w.by, hob.UsageFilter{Run: run.ID, GroupBy: hob.ByTool})
+			told := int64(0)
+			for _, r := range byTool {
+				told += r.Quantity
+			}
+			if counts := int64(len(c.want)); err != nil || (told > 0) != (counts > 0) || told > 0 && (told != 2 || byTool[0].Key != "told") {
+				t.Errorf("by tool there are %+v: %v", byTool, err)
+			}
 			if eyes := int64(len(c.result.Used)) * 2; run.Usage.Cost != hob.Money(3*eyes) {
 				t.Errorf("the run cost %s", run.Usage.Cost)
 			}

@@ -134,6 +134,6 @@ func (a *active) spendSearches(step, seen, counted int) {
 		return
 	}
 	a.log.note(func(b *batch) {
-		b.usage(hob.UsageEntry{Action: hob.ActionWebSearch, Quantity: int64(n), Model: a.run.Model, Step: step})
+		b.usage(hob.UsageEntry{Action: hob.ActionWebSearch, Quantity: int64(n), Model: a.run.Model, Step: step, Tool: a.plan.searchBy()})
 	})
 }

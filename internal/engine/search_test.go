@@ -98,6 +98,10 @@ func TestSearch_ANativeToolIsAskedForAndNoFunction(t *testing.T) {
 	if got := w.actionsOf(run.ID); got[hob.ActionWebSearch] != 1 || got[hob.ActionToolCall] != 0 {
 		t.Errorf("the ledger has %v", got)
 	}
+	rows, err := w.store.Usage(t.Context(), w.by, hob.UsageFilter{Run: run.ID, GroupBy: hob.ByTool})
+	if err != nil || len(rows) != 1 || rows[0].Key != "browse" || rows[0].Quantity != 1 {
+		t.Errorf("by tool the ledger has %+v, %v", rows, err)
+	}
 	if run.Status != hob.Completed || run.Content != "I look. It rains." {
 		t.Errorf("%+v", run)
 	}

@@ -16,7 +16,7 @@ const (
 	eventWidth   = 5
 	messageWidth = 6
 	callWidth    = 16
-	usageWidth   = 19
+	usageWidth   = 20
 )
 
 // texts are the statements that are put together from parts, made once so that each is prepared once.
@@ -38,7 +38,7 @@ func newTexts() texts {
 			ended_at = excluded.ended_at, action = excluded.action, free = excluded.free`),
 		usage: newBulk(`INSERT INTO usage (workspace_id, started_by, agent_id, run_id, run_n, component, model, step, prompt_tokens,
 			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, action, quantity, cost, unpriced,
-			created_at)`, usageWidth, ""),
+			created_at, tool)`, usageWidth, ""),
 		moves: newMoves(),
 	}
 }
@@ -304,7 +304,7 @@ func usageArgs(m place, run hob.RunID, entries []hob.UsageEntry, now int64) []an
 		u := e.Usage
 		args = append(args, m.ws, m.by, m.agent, string(run), m.n, e.Component, e.Model, int64(e.Step), u.PromptTokens,
 			u.CompletionTokens, u.ReasoningTokens, u.CachedTokens, u.TotalTokens, flag(e.Estimated),
-			cmp.Or(e.Action, hob.ActionModelCall), cmp.Or(e.Quantity, 1), int64(u.Cost), flag(e.Unpriced), now)
+			cmp.Or(e.Action, hob.ActionModelCall), cmp.Or(e.Quantity, 1), int64(u.Cost), flag(e.Unpriced), now, e.Tool)
 	}
 	return args
 }

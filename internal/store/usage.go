@@ -94,16 +94,17 @@ func (s *DB) AgentUsage(ctx context.Context, id hob.AgentID, since hob.Time) (ho
 // usageGroups are the columns of the groups. A day is a number of days since 1970.
 var usageGroups = map[hob.UsageGroup]string{
 	"": "", hob.ByAction: "action", hob.ByComponent: "component", hob.ByAgent: "agent_id", hob.ByModel: "model",
+	hob.ByTool: "tool",
 	hob.ByDay: "created_at / 86400000000",
 }
 
 // Usage adds up the ledger. Administrators see the workspace's entries, others those of runs that they started; a key
 // that is bound to an agent sees that agent's alone. The ledger outlives runs, sessions and agents. A report by component
-// is of model calls alone: nothing else has one.
+// is of model calls alone, one by tool of what tools did: nothing else has one.
 func (s *DB) Usage(ctx context.Context, by hob.Principal, f hob.UsageFilter) ([]hob.UsageRow, error) {
 	group, ok := usageGroups[f.GroupBy]
 	if !ok {
-		return nil, hob.Errorf(hob.Invalid, "Invalid group_by %q. Allowed: action, agent, component, day, model", f.GroupBy).With("field", "group_by")
+		return nil, hob.Errorf(hob.Invalid, "Invalid group_by %q. Allowed: action, agent, component, day, model, tool", f.GroupBy).With("field", "group_by")
 	}
 	if err := see(by, hob.Object{Kind: hob.SessionObject, Workspace: by.Workspace, Owner: by.Owner(), Agent: by.Agent}); err != nil {
 		return nil, err
@@ -115,6 +116,9 @@ func (s *DB) Usage(ctx context.Context, by hob.Principal, f hob.UsageFilter) ([]
 	}
 	if f.GroupBy == hob.ByComponent {
 		where.where(modelCalls)
+	}
+	if f.GroupBy == hob.ByTool {
+		where.where("tool <> ''")
 	}
 	key, tail := "''", ""
 	switch {

@@ -80,3 +80,6 @@ CREATE INDEX object_writes_expiry ON object_writes (expires_at);
 -- action is '' for a call that has none of its own; free is 1 for one that is not counted.
 ALTER TABLE tool_calls ADD COLUMN action TEXT NOT NULL DEFAULT '';
 ALTER TABLE tool_calls ADD COLUMN free {int} NOT NULL DEFAULT 0;
+
+-- The tool that an action is of, '' for model calls and runs.
+ALTER TABLE usage ADD COLUMN tool TEXT NOT NULL DEFAULT '';

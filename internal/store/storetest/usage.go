@@ -56,11 +56,11 @@ func (w *world) ledger() (alices, keys hob.Run) {
 	w.used(alices,
 		hob.UsageEntry{Component: hob.ComponentRun, Model: "big", Step: 1, Usage: tokens(100)},
 		hob.UsageEntry{Component: hob.ComponentCompaction, Model: "small", Step: 2, Usage: tokens(10), Estimated: true},
-		hob.UsageEntry{Action: hob.ActionToolCall, Quantity: 3},
+		hob.UsageEntry{Action: hob.ActionToolCall, Quantity: 3, Tool: "stock"},
 	)
 	w.used(keys,
 		hob.UsageEntry{Action: hob.ActionModelCall, Component: hob.ComponentRun, Model: "small", Step: 1, Usage: hob.Usage{TotalTokens: 7}, Unpriced: true},
-		hob.UsageEntry{Action: hob.ActionToolCall},
+		hob.UsageEntry{Action: hob.ActionToolCall, Tool: "clock"},
 		hob.UsageEntry{Action: hob.ActionRun},
 	)
 	return alices, keys
@@ -79,6 +79,7 @@ func usageGroups(w *world) {
 		hob.ByComponent: "run:2/2/207/100/0/1 compaction:1/1/20/10/1/0",
 		hob.ByModel:     "big:1/1/200/100/0/0 small:2/2/27/10/1/1 :5/0/0/0/0/0",
 		hob.ByAgent:     string(w.agent.ID) + ":5/2/220/110/1/0 " + string(w.other.ID) + ":3/1/7/0/0/1",
+		hob.ByTool:      "stock:3/0/0/0/0/0 clock:1/0/0/0/0/0",
 		hob.ByDay:       today + ":8/3/227/110/1/1",
 	} {
 		same(w, "by "+string(group), w.usage(w.service, hob.UsageFilter{GroupBy: group}), want)
