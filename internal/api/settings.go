@@ -15,8 +15,8 @@ type Settings interface {
 	List(ctx context.Context, ws hob.WorkspaceID) (map[string]hob.SettingCategory, error)
 	One(ctx context.Context, ws hob.WorkspaceID, key string) (hob.Setting, error)
 	Change(ctx context.Context, by hob.Principal, values map[string]json.RawMessage) (updated []string, err error)
-	ChangeOne(ctx context.Context, by hob.Principal, key string, value json.RawMessage) (shown any, err error)
-	Reset(ctx context.Context, by hob.Principal, key string) (def any, err error)
+	ChangeOne(ctx context.Context, by hob.Principal, key string, value json.RawMessage) (shown any, cleared []string, err error)
+	Reset(ctx context.Context, by hob.Principal, key string) (def any, cleared []string, err error)
 	ResetCategory(ctx context.Context, by hob.Principal, category string) (keys []string, err error)
 }
 
@@ -46,9 +46,10 @@ type (
 		Warnings []string `json:"warnings,omitempty"`
 	}
 	settingReset struct {
-		OK      bool   `json:"ok"`
-		Key     string `json:"key"`
-		Default any    `json:"default" jsonschema:"what holds now; empty text for a secret"`
+		OK       bool     `json:"ok"`
+		Key      string   `json:"key"`
+		Default  any      `json:"default" jsonschema:"what holds now; empty text for a secret"`
+		Warnings []string `json:"warnings,omitempty"`
 	}
 	categoryReset struct {
 		OK       bool     `json:"ok"`
@@ -145,7 +146,28 @@ func putSettings(c *call) error {
 		return err
 	}
 	c.changed("settings were changed", updated...)
-	return c.reply(http.StatusOK, settingsChanged{true, filled(updated), append(b.warnings, c.settingWarnings(in.Settings, updated)...)})
+	warnings := append(b.warnings, c.settingWarnings(in.Settings, updated)...)
+	for _, key := range updated {
+		if raw, sent := in.Settings[key]; !sent || isMask(raw) {
+			warnings = append(warnings, clearedSettings([]string{key})...)
+		}
+	}
+	return c.reply(http.StatusOK, settingsChanged{true, filled(updated), warnings})
+}
+
+// isMask says whether a value is that of a secret as it reads.
+func isMask(raw json.RawMessage) bool {
+	var text string
+	return json.Unmarshal(raw, &text) == nil && strings.HasPrefix(strings.TrimSpace(text), hob.Mask)
+}
+
+// clearedSettings tells of secrets that did not go along to another address.
+func clearedSettings(keys []string) []string {
+	var warnings []string
+	for _, key := range keys {
+		warnings = append(warnings, key+" was cleared, since the address that it is sent to changed; set it again, or with the address in one change")
+	}
+	return warnings
 }
 
 func putSetting(c *call) error {
@@ -162,12 +184,13 @@ func putSetting(c *call) error {
 		return b.hint(hob.Errorf(hob.Invalid, "value is required").With("field", "value"))
 	}
 	key := c.PathValue("key")
-	shown, err := s.ChangeOne(c.Context(), c.by, key, in.Value)
+	shown, cleared, err := s.ChangeOne(c.Context(), c.by, key, in.Value)
 	if err != nil {
 		return err
 	}
-	c.changed("settings were changed", key)
+	c.changed("settings were changed", append([]string{key}, cleared...)...)
 	warnings := append(b.warnings, c.settingWarnings(map[string]json.RawMessage{key: in.Value}, []string{key})...)
+	warnings = append(warnings, clearedSettings(cleared)...)
 	return c.reply(http.StatusOK, settingChanged{true, key, shown, warnings})
 }
 
@@ -177,12 +200,12 @@ func resetSetting(c *call) error {
 		return err
 	}
 	key := c.PathValue("key")
-	def, err := s.Reset(c.Context(), c.by, key)
+	def, cleared, err := s.Reset(c.Context(), c.by, key)
 	if err != nil {
 		return err
 	}
-	c.changed("settings were reset", key)
-	return c.reply(http.StatusOK, settingReset{true, key, def})
+	c.changed("settings were reset", append([]string{key}, cleared...)...)
+	return c.reply(http.StatusOK, settingReset{true, key, def, clearedSettings(cleared)})
 }
 
 func resetCategory(c *call) error {

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hob"
@@ -170,8 +171,8 @@ func New(d Deps) *Set {
 	}
 }
 
-// Has says whether a name is that of a builtin.
-func (s *Set) Has(name string) bool { return s.builtins[name] != nil }
+// Has says whether a name is that of a builtin, whatever its case: a model would take one for the other.
+func (s *Set) Has(name string) bool { return s.builtins[strings.ToLower(name)] != nil }
 
 // Rows lists the builtins as rows of GET /api/tools, by name: no id, active, with the whole input schema.
 func (s *Set) Rows() []hob.Tool {

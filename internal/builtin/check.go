@@ -35,6 +35,9 @@ func (s *Set) CheckAssignment(ctx context.Context, ws hob.WorkspaceID, toolName 
 	if bound.err != nil {
 		return "", bound.err
 	}
+	if err := openSecret(bound.pinned); err != nil {
+		return "", err
+	}
 	warnings := ignoredKeys(bound, toolName)
 	lacks := ""
 	if b.unavailable != nil {
@@ -56,6 +59,9 @@ func (s *Set) CheckCustomAssignment(t hob.Tool, config json.RawMessage) (warning
 	bound := newBinding(customSource(&t), config)
 	if bound.err != nil {
 		return "", bound.err
+	}
+	if err := openSecret(bound.pinned); err != nil {
+		return "", err
 	}
 	return strings.Join(ignoredKeys(bound, t.Name), "; "), nil
 }

@@ -165,17 +165,19 @@ func TestCheckTool(t *testing.T) {
 		change func(*hob.Tool)
 		fail   string
 	}{
-		"as it is":         {func(*hob.Tool) {}, ""},
-		"allowed private":  {func(r *hob.Tool) { r.Config.Endpoint = srv.URL }, ""},
-		"no schema":        {func(r *hob.Tool) { r.InputSchema = nil }, ""},
-		"reserved name":    {func(r *hob.Tool) { r.Name = "knowledge_search" }, "reserved"},
-		"builtin's name":   {func(r *hob.Tool) { r.Name = "current_time" }, "builtin tool"},
-		"type":             {func(r *hob.Tool) { r.Type = "grpc" }, `type must be "http"`},
-		"schema type":      {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"type":"string"}`) }, `"type": "object"`},
-		"schema list":      {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`[]`) }, "must be an object"},
-		"schema duplicate": {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"type":"object","type":"object"}`) }, "stands twice"},
-		"schema pattern":   {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"properties":{"a":{"pattern":"("}}}`) }, "is not a JSON Schema"},
-		"schema remote":    {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"$ref":"https://example.com/s"}`) }, "not followed"},
+		"as it is":                  {func(*hob.Tool) {}, ""},
+		"allowed private":           {func(r *hob.Tool) { r.Config.Endpoint = srv.URL }, ""},
+		"no schema":                 {func(r *hob.Tool) { r.InputSchema = nil }, ""},
+		"reserved name":             {func(r *hob.Tool) { r.Name = "knowledge_search" }, "reserved"},
+		"reserved in another case":  {func(r *hob.Tool) { r.Name = "MCP__x" }, "reserved"},
+		"builtin's in another case": {func(r *hob.Tool) { r.Name = "Current_Time" }, "builtin tool"},
+		"builtin's name":            {func(r *hob.Tool) { r.Name = "current_time" }, "builtin tool"},
+		"type":                      {func(r *hob.Tool) { r.Type = "grpc" }, `type must be "http"`},
+		"schema type":               {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"type":"string"}`) }, `"type": "object"`},
+		"schema list":               {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`[]`) }, "must be an object"},
+		"schema duplicate":          {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"type":"object","type":"object"}`) }, "stands twice"},
+		"schema pattern":            {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"properties":{"a":{"pattern":"("}}}`) }, "is not a JSON Schema"},
+		"schema remote":             {func(r *hob.Tool) { r.InputSchema = json.RawMessage(`{"$ref":"https://example.com/s"}`) }, "not followed"},
 		"schema too large": {func(r *hob.Tool) {
 			r.InputSchema = json.RawMessage(`{"title":"` + strings.Repeat("x", builtin.MaxSchema) + `"}`)
 		}, "at most 65536 bytes"},

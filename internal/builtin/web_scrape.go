@@ -233,7 +233,22 @@ func (t *webScrape) askFirecrawl(ctx context.Context, c hob.Call, f service, in 
 		text, _ := cut(serviceRequest{service: f}.hide(cmp.Or(answer.Error, "no further information")), maxErrorBody)
 		return nil, free("Firecrawl could not read the page: %s", text), nil
 	}
+	if !isPage(answer.Data) {
+		return nil, free("Firecrawl answered with something that is no page"), nil
+	}
 	return &scraped{page: page}, nil, nil
+}
+
+// isPage says whether the parts of a page that are there are of the types that they have.
+func isPage(data json.RawMessage) bool {
+	var page struct {
+		Markdown *string                    `json:"markdown"`
+		HTML     *string                    `json:"html"`
+		RawHTML  *string                    `json:"rawHtml"`
+		Links    []string                   `json:"links"`
+		Metadata map[string]json.RawMessage `json:"metadata"`
+	}
+	return reads(data, &page)
 }
 
 // check fills in the defaults and judges the arguments but the URL. The error is Invalid and says what to write.

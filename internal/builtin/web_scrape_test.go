@@ -236,9 +236,12 @@ func TestWebScrape_AsksFirecrawlWhereThereIsOne(t *testing.T) {
 		{Status: 402, Body: `{"success":false,"error":"Payment required"}`}: `{"error":"Firecrawl answered with status 402: Payment required"}`,
 		{Status: 500, Body: `{"success":false,"error":"oops"}`}:             `free {"error":"Firecrawl answered with status 500: oops"}`,
 		{Status: 429}: `free {"error":"Firecrawl rate limit exceeded; try again later"}`,
-		{Body: `{"success":false,"error":"blocked key-of-the-operator"}`}: `free {"error":"Firecrawl could not read the page: blocked ` + hob.Mask + `"}`,
-		{Body: `{"success":true,"data":[]}`}:                              `free {"error":"Firecrawl could not read the page: no further information"}`,
-		{Body: `<html>`}:                                                  `free {"error":"Firecrawl answered with something that is no page"}`,
+		{Body: `{"success":false,"error":"blocked key-of-the-operator"}`}:     `free {"error":"Firecrawl could not read the page: blocked ` + hob.Mask + `"}`,
+		{Body: `{"success":true,"data":[]}`}:                                  `free {"error":"Firecrawl could not read the page: no further information"}`,
+		{Body: `{"success":true,"data":{"markdown":7}}`}:                      `free {"error":"Firecrawl answered with something that is no page"}`,
+		{Body: `{"success":true,"data":{"links":"x","markdown":"y"}}`}:        `free {"error":"Firecrawl answered with something that is no page"}`,
+		{Body: `{"success":true,"data":{"markdown":"y","metadata":"title"}}`}: `free {"error":"Firecrawl answered with something that is no page"}`,
+		{Body: `<html>`}: `free {"error":"Firecrawl answered with something that is no page"}`,
 	} {
 		crawl.Next(*reply)
 		res := call(t, r, `{"url":"https://example.com/a"}`)

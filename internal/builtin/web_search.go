@@ -194,16 +194,16 @@ func (t *webSearch) search(ctx context.Context, c hob.Call, exa service, in *sea
 		return *fault, nil
 	}
 	var answer struct {
-		Results []searchResult `json:"results"`
+		Results *[]searchResult `json:"results"` // nil where there are none at all, which is no answer
 	}
-	if !reads(body, &answer) {
+	if !reads(body, &answer) || answer.Results == nil {
 		return *free("Exa answered with something that is no list of results"), nil
 	}
 	most := maxSearch
 	if in.ContentMode == "full_text" {
 		most = maxSearchFull
 	}
-	return hob.Result{Text: string(fitResults(in.tidy(answer.Results), min(t.limits.chars(most), most, t.numbers.MaxResult)))}, nil
+	return hob.Result{Text: string(fitResults(in.tidy(*answer.Results), min(t.limits.chars(most), most, t.numbers.MaxResult)))}, nil
 }
 
 // searchAction is what a search counts as in the ledger: what Exa was really asked for.

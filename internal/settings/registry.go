@@ -68,6 +68,7 @@ type Key struct {
 	Choices     []string // nil = any
 	JSON        bool     // text only: a JSON object, which may be sent as one and is kept as compact text
 	Secret      bool     // text only: sealed at rest, reads as a mask
+	Receives    string   // of an address: the secret that is sent to it, and that does not follow it elsewhere
 	Advanced    bool
 	Env         string // the operator's variable that stands in where a workspace set nothing; "" = HOB_ and the name
 }
@@ -127,7 +128,7 @@ func toolKeys() []Key {
 		},
 		{
 			Name: FirecrawlAPIBase, Category: tools, Subcategory: scrape, Label: "Firecrawl address", Type: hob.StringSetting, MaxBytes: MaxKey,
-			Default: "https://api.firecrawl.dev/v1", Advanced: true, Env: FirecrawlAPIBase,
+			Default: "https://api.firecrawl.dev/v1", Advanced: true, Env: FirecrawlAPIBase, Receives: FirecrawlAPIKey,
 			Description: "Address of Firecrawl, with the version; one of a workspace must be on the public internet and gets the workspace's own key only",
 		},
 		{

@@ -165,7 +165,8 @@ func (k *key) shown(text, mask string) any {
 }
 
 // Change sets values, all or none, and returns the keys that were set, sorted. A secret that is sent back as it reads stays
-// as it is and is not among them; an empty one is taken away. The error is Invalid and tells, by key, what is wrong.
+// as it is and is not among them; an empty one is taken away, and so is one whose address is changed without it: that is
+// among the keys. The error is Invalid and tells, by key, what is wrong.
 func (s *Set) Change(ctx context.Context, by hob.Principal, values map[string]json.RawMessage) ([]string, error) {
 	if len(values) == 0 {
 		return nil, hob.Errorf(hob.Invalid, "No settings provided").With("field", "settings")
@@ -195,41 +196,71 @@ func (s *Set) Change(ctx context.Context, by hob.Principal, values map[string]js
 		return nil, e
 	}
 	if len(change) > 0 {
-		if err := s.store.ChangeSettings(ctx, by, change); err != nil {
+		if err := s.write(ctx, by, change); err != nil {
 			return nil, hob.Wrap("change the settings", err)
 		}
 	}
 	return append([]string{}, slices.Sorted(maps.Keys(change))...), nil
 }
 
-// ChangeOne sets one value, by the rules of Change, and returns it as it reads then. A key that is not registered is
-// NotFound.
-func (s *Set) ChangeOne(ctx context.Context, by hob.Principal, name string, value json.RawMessage) (any, error) {
+// write writes a change, to which it adds that secrets do not follow their addresses: whoever may not read one must not be
+// able to have it sent elsewhere.
+func (s *Set) write(ctx context.Context, by hob.Principal, change map[string]*hob.StoredSetting) error {
+	for _, k := range s.keys {
+		value, changes := change[k.Name]
+		if k.Receives == "" || !changes {
+			continue
+		}
+		stored, err := s.store.StoredSettings(ctx, by.Workspace)
+		if err != nil {
+			return err
+		}
+		next := k.fallback
+		if value != nil {
+			next = value.Value
+		}
+		_, sent := change[k.Receives]
+		if _, kept := stored[k.Receives]; kept && !sent && next != k.of(stored) {
+			change[k.Receives] = nil
+		}
+	}
+	return s.store.ChangeSettings(ctx, by, change)
+}
+
+// ChangeOne sets one value, by the rules of Change, and returns it as it reads then, with the other keys that were taken
+// away by it. A key that is not registered is NotFound.
+func (s *Set) ChangeOne(ctx context.Context, by hob.Principal, name string, value json.RawMessage) (shown any, cleared []string, err error) {
 	k := s.named[name]
 	if k == nil {
-		return nil, unknown(name)
+		return nil, nil, unknown(name)
 	}
-	if _, err := s.Change(ctx, by, map[string]json.RawMessage{name: value}); err != nil {
-		return nil, err
+	updated, err := s.Change(ctx, by, map[string]json.RawMessage{name: value})
+	if err != nil {
+		return nil, nil, err
 	}
 	stored, err := s.store.StoredSettings(ctx, by.Workspace)
 	if err != nil {
-		return nil, hob.Wrap("read the settings", err)
+		return nil, nil, hob.Wrap("read the settings", err)
 	}
-	return k.shown(k.of(stored), hob.Mask), nil
+	return k.shown(k.of(stored), hob.Mask), without(updated, name), nil
 }
 
-// Reset takes back what a workspace set for a key and returns what holds now, "" for a secret. A key that is not registered
-// is NotFound.
-func (s *Set) Reset(ctx context.Context, by hob.Principal, name string) (any, error) {
+func without(keys []string, name string) []string {
+	return slices.DeleteFunc(keys, func(k string) bool { return k == name })
+}
+
+// Reset takes back what a workspace set for a key and returns what holds now, "" for a secret, with the other keys that
+// were taken away by it. A key that is not registered is NotFound.
+func (s *Set) Reset(ctx context.Context, by hob.Principal, name string) (def any, cleared []string, err error) {
 	k := s.named[name]
 	if k == nil {
-		return nil, unknown(name)
+		return nil, nil, unknown(name)
 	}
-	if err := s.store.ChangeSettings(ctx, by, map[string]*hob.StoredSetting{name: nil}); err != nil {
-		return nil, hob.Wrap("reset a setting", err)
+	change := map[string]*hob.StoredSetting{name: nil}
+	if err := s.write(ctx, by, change); err != nil {
+		return nil, nil, hob.Wrap("reset a setting", err)
 	}
-	return k.shown(k.fallback, ""), nil
+	return k.shown(k.fallback, ""), without(slices.Sorted(maps.Keys(change)), name), nil
 }
 
 // ResetCategory takes back what a workspace set for the keys of a category and returns all of them.

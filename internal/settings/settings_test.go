@@ -367,10 +367,10 @@ func TestSecrets_AreMaskedAndKeptByTheirMask(t *testing.T) {
 	if got := m.values["w"]["TOKEN"]; got != (hob.StoredSetting{Value: "s3cret", Secret: true}) {
 		t.Errorf("after its mask the secret is %+v", got)
 	}
-	if got, err := s.ChangeOne(t.Context(), admin("w"), "TOKEN", json.RawMessage(`"other"`)); err != nil || got != hob.Mask {
+	if got, _, err := s.ChangeOne(t.Context(), admin("w"), "TOKEN", json.RawMessage(`"other"`)); err != nil || got != hob.Mask {
 		t.Errorf("a changed secret is answered %v, %v", got, err)
 	}
-	if got, err := s.Reset(t.Context(), admin("w"), "TOKEN"); err != nil || got != "" {
+	if got, _, err := s.Reset(t.Context(), admin("w"), "TOKEN"); err != nil || got != "" {
 		t.Errorf("a reset secret is answered %v, %v", got, err)
 	}
 	shows("")
@@ -381,6 +381,51 @@ func TestSecrets_AreMaskedAndKeptByTheirMask(t *testing.T) {
 	}
 }
 
+// A secret goes to the address that it was set for: changing that, or giving it back, takes the secret away, unless it is
+// sent in the same change.
+func TestChange_SecretsDoNotFollowTheirAddress(t *testing.T) {
+	t.Parallel()
+	keys := append(sample(), settings.Key{Name: "ADDRESS", Category: "usage", Type: hob.StringSetting, Default: "https://a.example", Receives: "TOKEN"})
+	s, m := open(t, settings.Config{Keys: keys})
+	change := func(text string, want ...string) {
+		t.Helper()
+		updated, err := s.Change(t.Context(), admin("w"), values(t, text))
+		if diff := cmp.Diff(want, updated); err != nil || diff != "" {
+			t.Errorf("%s: %v, (-want +got):\n%s", text, err, diff)
+		}
+	}
+	has := func(want bool) {
+		t.Helper()
+		if _, there := m.values["w"]["TOKEN"]; there != want {
+			t.Errorf("the secret is there: %t", there)
+		}
+	}
+	change(`{"TOKEN":"one"}`, "TOKEN")
+	change(`{"ADDRESS":"https://a.example"}`, "ADDRESS") // as it was
+	has(true)
+	change(`{"ADDRESS":"https://b.example"}`, "ADDRESS", "TOKEN")
+	has(false)
+	change(`{"ADDRESS":"https://c.example","TOKEN":"two"}`, "ADDRESS", "TOKEN")
+	has(true)
+	change(`{"ADDRESS":"https://d.example","TOKEN":"`+hob.Mask+`"}`, "ADDRESS", "TOKEN")
+	has(false)
+	change(`{"TOKEN":"three"}`, "TOKEN")
+	if _, cleared, err := s.Reset(t.Context(), admin("w"), "ADDRESS"); err != nil || len(cleared) != 1 || cleared[0] != "TOKEN" {
+		t.Errorf("reset: %v, %v", cleared, err)
+	}
+	has(false)
+	change(`{"TOKEN":"four"}`, "TOKEN")
+	if _, cleared, err := s.ChangeOne(t.Context(), admin("w"), "ADDRESS", json.RawMessage(`"https://e.example"`)); err != nil || len(cleared) != 1 {
+		t.Errorf("change: %v, %v", cleared, err)
+	}
+	has(false)
+	for _, bad := range []string{`{"TOKEN":"a\nb"}`, `{"TOKEN":"a\u0007b"}`} {
+		if _, err := s.Change(t.Context(), admin("w"), values(t, bad)); hob.KindOf(err) != hob.Invalid {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
 func TestReset_GivesBackTheDefault(t *testing.T) {
 	t.Parallel()
 	s, m := open(t, settings.Config{})
@@ -388,7 +433,7 @@ func TestReset_GivesBackTheDefault(t *testing.T) {
 	if diff := cmp.Diff([]string{"COUNT", "MODE", "NAME", "ON"}, updated); err != nil || diff != "" {
 		t.Fatalf("updated: %v, (-want +got):\n%s", err, diff)
 	}
-	if got, err := s.Reset(t.Context(), admin("w"), "COUNT"); err != nil || got != int64(10) {
+	if got, _, err := s.Reset(t.Context(), admin("w"), "COUNT"); err != nil || got != int64(10) {
 		t.Errorf("reset COUNT: %v, %v", got, err)
 	}
 	keys, err := s.ResetCategory(t.Context(), admin("w"), "compaction")
@@ -398,11 +443,11 @@ func TestReset_GivesBackTheDefault(t *testing.T) {
 	if diff := cmp.Diff(map[string]hob.StoredSetting{"NAME": {Value: "x"}}, m.values["w"]); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
-	_, err = s.Reset(t.Context(), admin("w"), "NOTHING")
+	_, _, err = s.Reset(t.Context(), admin("w"), "NOTHING")
 	if hob.KindOf(err) != hob.NotFound || err.Error() != "Unknown setting: NOTHING" {
 		t.Errorf("reset an unknown key: %v", err)
 	}
-	if _, err = s.ChangeOne(t.Context(), admin("w"), "NOTHING", json.RawMessage("1")); hob.KindOf(err) != hob.NotFound {
+	if _, _, err = s.ChangeOne(t.Context(), admin("w"), "NOTHING", json.RawMessage("1")); hob.KindOf(err) != hob.NotFound {
 		t.Errorf("change an unknown key: %v", err)
 	}
 	_, err = s.ResetCategory(t.Context(), admin("w"), "nothing")
@@ -434,7 +479,7 @@ func TestRegistry_IsWellFormed(t *testing.T) {
 		}
 		if raw, err := json.Marshal(k.Default); err != nil {
 			t.Error(err)
-		} else if _, err := s.ChangeOne(t.Context(), admin("w"), name, raw); err != nil {
+		} else if _, _, err := s.ChangeOne(t.Context(), admin("w"), name, raw); err != nil {
 			t.Errorf("the default of %s is refused: %v", name, err)
 		}
 	}

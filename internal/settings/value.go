@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"hob"
@@ -75,6 +76,9 @@ func (k *key) canonical(text string) (string, error) {
 		}
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return "", k.invalid(text)
+		}
+		if k.Secret && strings.ContainsFunc(text, unicode.IsControl) {
+			return "", errors.New("Value must have no line breaks and no other control characters")
 		}
 		if k.JSON && text != "" {
 			form, err := compact(text)
