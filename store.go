@@ -69,6 +69,8 @@ type ToolStore interface {
 	UpdateTool(ctx context.Context, by Principal, id ToolID, p ToolPatch) (Tool, error)
 	// DeleteTool gives the agents that had the tool, by an assignment or by their tool_ids.
 	DeleteTool(ctx context.Context, by Principal, id ToolID) ([]AgentRef, error)
+	// ToolUses lists the assignments of a tool, by the names of their agents.
+	ToolUses(ctx context.Context, by Principal, id ToolID) ([]ToolUse, error)
 	// ToolVersions gives a tool after each of its last changes, newest first, header values masked.
 	ToolVersions(ctx context.Context, by Principal, id ToolID) ([]ToolVersion, error)
 	// RestoreTool makes a tool what it was at a version, its headers included, as a new version. The switch stays as it is:

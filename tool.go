@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -212,6 +213,15 @@ type ToolSpec struct {
 	Search  *WebSearchOptions `json:"search,omitempty"` // of a native tool: what is asked for
 }
 
+// ToolUse is an assignment of a tool, with the agent that has it.
+type ToolUse struct {
+	Assignment
+	Name string // of the agent
+}
+
+// MaxAssignments is how many tools an agent may be given.
+const MaxAssignments = 128
+
 // PinnedArgs are arguments that an assignment fixes.
 type PinnedArgs map[string]json.RawMessage
 
@@ -266,13 +276,16 @@ type Toolset interface {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// CheckToolName says whether a custom tool may bear a name: [A-Za-z0-9_-], at most 64, none of the reserved ones. The
-// builtin names are the caller's to check.
+// CheckToolName says whether a custom tool may bear a name: [A-Za-z0-9_-], at most 64, none of the reserved ones,
+// whatever its case. The builtin names are the caller's to check.
 func CheckToolName(name string) error {
 	switch {
 	case !toolName.MatchString(name):
 		return Errorf(Invalid, "name must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -").With("field", "name")
-	case name == "knowledge_search", strings.HasPrefix(name, "mcp__"), strings.HasPrefix(name, "delegate_to_"):
+	case slices.ContainsFunc([]string{"knowledge_search", "mcp__", "delegate_to_"}, func(reserved string) bool {
+		lower := strings.ToLower(name)
+		return lower == reserved || strings.HasSuffix(reserved, "_") && strings.HasPrefix(lower, reserved)
+	}):
 		return Errorf(Invalid, "the name %q is reserved; choose another", name).With("field", "name")
 	}
 	return nil

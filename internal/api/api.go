@@ -20,16 +20,19 @@ import (
 
 // Limits are the API's numbers; zero values take those of DefaultLimits.
 type Limits struct {
-	Body     int64         // bytes of a request's body
-	BigBody  int64         // bytes of a body of run and session-seeding routes
-	Upload   int64         // bytes of an uploaded file
-	Streams  int           // open event streams of the whole server; more are refused with Unavailable
-	PerKey   int           // open event streams of one user or API key; service keys are bounded by Streams alone
-	Rate     Rate          // requests of one user or API key
-	Service  Rate          // requests of one service key
-	BadKeys  Rate          // requests with unknown keys from one address
-	Off      bool          // no rates and no PerKey; Streams and the sizes stay
-	BodyTime time.Duration // a request's body must have come within this; an upload must not stand still for it
+	Body    int64 // bytes of a request's body
+	BigBody int64 // bytes of a body of run and session-seeding routes
+	Upload  int64 // bytes of an uploaded file
+	Streams int   // open event streams of the whole server; more are refused with Unavailable
+	PerKey  int   // open event streams of one user or API key; service keys are bounded by Streams alone
+	Uploads int   // uploads under way on the whole server; more are refused with Unavailable
+	// UploadsPerKey is how many of them are one user's or API key's; service keys are bounded by Uploads alone.
+	UploadsPerKey int
+	Rate          Rate          // requests of one user or API key
+	Service       Rate          // requests of one service key
+	BadKeys       Rate          // requests with unknown keys from one address
+	Off           bool          // no rates, no PerKey and no UploadsPerKey; Streams, Uploads and the sizes stay
+	BodyTime      time.Duration // a request's body must have come within this; an upload must not stand still for it
 	// UploadTime is how long an upload may take as a whole.
 	UploadTime time.Duration
 	// WriteTime is how long a reader may leave one piece of an answer unread before its connection is cut.
@@ -49,6 +52,7 @@ type Rate struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Body: 1 << 20, BigBody: 8 << 20, Upload: hob.MaxFileSize, Streams: 10_000, PerKey: 50,
+		Uploads: 256, UploadsPerKey: 16,
 		Rate: Rate{50, 100}, Service: Rate{1000, 2000}, BadKeys: Rate{20, 200},
 		BodyTime: 30 * time.Second, UploadTime: 30 * time.Minute, WriteTime: 10 * time.Second, KeepAlive: 15 * time.Second,
 		TakeOver: 100 * time.Millisecond, Recheck: 2 * time.Second,
@@ -64,6 +68,8 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.UploadTime, d.UploadTime)
 	fill(&l.Streams, d.Streams)
 	fill(&l.PerKey, d.PerKey)
+	fill(&l.Uploads, d.Uploads)
+	fill(&l.UploadsPerKey, d.UploadsPerKey)
 	fill(&l.Rate, d.Rate)
 	fill(&l.Service, d.Service)
 	fill(&l.BadKeys, d.BadKeys)
@@ -142,12 +148,14 @@ type Config struct {
 type server struct {
 	Config
 	mux      *http.ServeMux
-	runs     *http.ServeMux // of the paths below runsPrefix, which mux would find to collide with those of agents
+	runs     *http.ServeMux  // of the paths below runsPrefix, which mux would find to collide with those of agents
+	bare     map[string]bool // patterns that are unrouted's
 	origins  map[string]bool
 	methods  []string // that any route has
 	auth     *authenticator
 	limits   *limiter
 	streams  *streams
+	uploads  *uploads
 	refusals *refusals
 	lines    lines
 	metrics  metrics
@@ -181,7 +189,7 @@ func New(c Config) http.Handler {
 	if c.Builtins == nil {
 		c.Builtins = func() []hob.Tool { return nil }
 	}
-	s := &server{Config: c, mux: http.NewServeMux(), runs: http.NewServeMux(), origins: map[string]bool{}, builtins: map[string]hob.Tool{}}
+	s := &server{Config: c, mux: http.NewServeMux(), runs: http.NewServeMux(), bare: map[string]bool{"/": true}, origins: map[string]bool{}, builtins: map[string]hob.Tool{}}
 	for _, o := range c.CORSOrigins {
 		if o = strings.TrimRight(strings.TrimSpace(o), "/"); o != "" && o != "*" {
 			s.origins[o] = true
@@ -193,6 +201,7 @@ func New(c Config) http.Handler {
 	s.unready.Log, s.unready.Fault, s.unready.Over = c.Log, "not ready", "ready again"
 	s.auth = newAuthenticator(c)
 	s.limits = newLimiter(c.Limits, c.Clock)
+	s.uploads = newUploads(c.Limits)
 	s.streams = newStreams(c.Limits, s.auth)
 	s.refusals = newRefusals()
 	s.openapi = sync.OnceValues(s.describe)
@@ -211,5 +220,28 @@ func New(c Config) http.Handler {
 	}
 	s.mux.HandleFunc("/", s.unrouted)
 	s.runs.HandleFunc("/", s.unrouted)
+	for _, pattern := range folders(table) { // the mux would answer with a redirect, and a page
+		s.mux.HandleFunc(pattern, s.unrouted)
+		s.bare[pattern] = true
+	}
 	return s
+}
+
+// folders are the patterns above those whose paths go on without end, where they are no route's own.
+func folders(table []route) []string {
+	own := map[string]bool{}
+	for _, rt := range table {
+		own[rt.method+" "+rt.path] = true
+	}
+	var patterns []string
+	for _, rt := range table {
+		at := strings.LastIndex(rt.path, "/{")
+		if !strings.HasSuffix(rt.path, "...}") {
+			continue
+		}
+		if p := rt.method + " " + rt.path[:at]; !own[p] {
+			own[p], patterns = true, append(patterns, p)
+		}
+	}
+	return patterns
 }

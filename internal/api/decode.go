@@ -83,7 +83,7 @@ func decode(raw []byte, into any, known []string, optional bool) (body, error) {
 		return b, hob.Errorf(hob.Invalid, "the body must be an object").WithCode("invalid_json")
 	}
 	if err := json.Unmarshal(raw, &b.fields); err != nil {
-		return b, fieldError(err)
+		return b, hob.FieldError("", err)
 	}
 	for name := range b.fields {
 		if slices.Contains(known, name) {
@@ -106,18 +106,41 @@ func decode(raw []byte, into any, known []string, optional bool) (body, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return b, fieldError(err)
+		return b, fieldError(err, reflect.TypeOf(into))
 	}
 	return b, nil
 }
 
-// fieldError names the field as the client knows it: without the Go structs that lend their fields to another.
-func fieldError(err error) error {
+// fieldError names the field of a struct as the client knows it: without the Go structs that lend their fields to another.
+func fieldError(err error, of reflect.Type) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
-		t.Field = strings.ReplaceAll(t.Field, "endpointInput.", "")
+		lenders := lendersOf(of, nil)
+		t.Field = strings.Join(slices.DeleteFunc(strings.Split(t.Field, "."), func(name string) bool {
+			return slices.Contains(lenders, name)
+		}), ".")
 	}
 	return hob.FieldError("", err)
+}
+
+// lendersOf lists the names of the structs that are embedded in a type, or in the types of its fields.
+func lendersOf(t reflect.Type, names []string) []string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return names
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Tag.Get("json") == "" {
+			names = append(names, f.Name)
+		}
+		if f.IsExported() || f.Anonymous {
+			names = lendersOf(f.Type, names)
+		}
+	}
+	return names
 }
 
 // onlyKnown is the body without the fields that are not known by exactly their name: encoding/json would take them for

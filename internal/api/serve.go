@@ -219,7 +219,7 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request) {
 	var allow []string
 	for _, m := range s.methods {
 		probe := &http.Request{Method: m, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}}
-		if _, pattern := s.muxFor(r.URL.Path).Handler(probe); pattern != "" && pattern != "/" {
+		if _, pattern := s.muxFor(r.URL.Path).Handler(probe); pattern != "" && !s.bare[pattern] {
 			allow = append(allow, m)
 		}
 	}

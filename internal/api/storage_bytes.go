@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,11 @@ func upload(c *call) error {
 	if e := c.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return hob.Errorf(hob.MediaType, "send the body without Content-Encoding")
 	}
+	leave, err := c.s.uploads.enter(c.by)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	n := hob.NewFile{
 		Bucket: c.PathValue("bucket"), Name: c.PathValue("path"), Owner: c.by.Owner(), Overwrite: c.upsert(), MaxSize: c.s.Limits.Upload,
 	}
@@ -205,7 +211,47 @@ func (c *call) send(f hob.File, body io.ReadSeekCloser, err error) error {
 	if !c.rt.open {
 		h.Set("Cache-Control", "private, no-cache")
 	}
-	http.ServeContent(&paced{c}, c.Request, "", f.UpdatedAt.Time, body)
+	if nothing := emptyRange(c.Header.Get("Range")); nothing && c.Header.Get("If-Range") == "" {
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(f.Size, 10))
+		return c.refuseBytes(http.StatusRequestedRangeNotSatisfiable)
+	}
+	p := &paced{c: c}
+	http.ServeContent(p, c.Request, "", f.UpdatedAt.Time, body)
+	if p.fault != 0 {
+		return c.refuseBytes(p.fault)
+	}
+	return nil
+}
+
+// emptyRange says whether a Range asks for the last 0 bytes, which net/http takes for a part of the object.
+func emptyRange(header string) bool {
+	spec, ok := strings.CutPrefix(header, "bytes=")
+	if !ok {
+		return false
+	}
+	for part := range strings.SplitSeq(spec, ",") {
+		if n, suffix := strings.CutPrefix(strings.TrimSpace(part), "-"); !suffix || strings.Trim(n, "0") != "" || n == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// refuseBytes answers in the place of an object's bytes where the request's own conditions keep them.
+func (c *call) refuseBytes(status int) error {
+	a := errorAnswer{Code: "range_not_satisfiable", Message: "the object has no such range of bytes"}
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		a = errorAnswer{Code: "precondition_failed", Message: "the object is not as the request's If-Match or If-Unmodified-Since asks for"}
+	}
+	body, err := marshal(faultFor(c.URL.Path, status, &hob.Error{Kind: hob.Kind(a.Code)}, a))
+	if err != nil {
+		return hob.Wrap("encode the answer", err)
+	}
+	h := c.w.Header()
+	for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Accept-Ranges"} {
+		h.Del(name)
+	}
+	c.s.write(c.w, status, body)
 	return nil
 }
 
@@ -226,17 +272,29 @@ func disposition(c *call, f hob.File) string {
 	return "attachment"
 }
 
-// paced gives each piece of an answer its time.
-type paced struct{ c *call }
+// paced gives each piece of an answer its time. An answer of net/http's own that tells of a fault is kept back.
+type paced struct {
+	c     *call
+	fault int // its status
+}
 
 // Header gives the answer's header.
 func (p *paced) Header() http.Header { return p.c.w.Header() }
 
 // WriteHeader sends the status.
-func (p *paced) WriteHeader(status int) { p.c.w.WriteHeader(status) }
+func (p *paced) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		p.fault = status
+		return
+	}
+	p.c.w.WriteHeader(status)
+}
 
 // Write sends a piece.
 func (p *paced) Write(b []byte) (int, error) {
+	if p.fault != 0 {
+		return len(b), nil
+	}
 	_ = p.c.rc.SetWriteDeadline(socketTime(p.c.s.Limits.WriteTime)) // unsupported only in tests
 	return p.c.w.Write(b)
 }

@@ -90,10 +90,14 @@ func listObjects(c *call) error {
 	}
 	q := hob.FileQuery{Bucket: c.PathValue("bucket"), Prefix: strings.TrimLeft(in.Prefix, "/"), Search: in.Search, Limit: defaultObjects}
 	if in.Limit != nil {
-		q.Limit = min(max(*in.Limit, 1), maxObjects)
+		if q.Limit = min(*in.Limit, maxObjects); q.Limit < 1 {
+			return hob.Errorf(hob.Invalid, "limit must be a whole number from 1 to %d", maxObjects).With("field", "limit")
+		}
 	}
 	if in.Offset != nil {
-		q.Offset = min(max(*in.Offset, 0), maxListedOffset)
+		if q.Offset = min(*in.Offset, maxListedOffset); q.Offset < 0 {
+			return hob.Errorf(hob.Invalid, "offset must be a whole number from 0 up").With("field", "offset")
+		}
 	}
 	if in.SortBy != nil {
 		q.SortBy = in.SortBy.Column

@@ -158,7 +158,6 @@ func TestStorage_ObjectsGoThroughTheirLife(t *testing.T) {
 		{`{"search":"%"}`, ""},
 		{`{"sortBy":{"column":"created_at","order":"desc"},"limit":1}`, "2026/c.html"},
 		{`{"prefix":"2027"}`, ""},
-		{`{"limit":0}`, "2026/a b.txt"},
 	} {
 		var names []string
 		for _, o := range as[[]hob.File](t, w.storage("POST", "object/list/b", c.body), 200) {

@@ -85,7 +85,13 @@ type versionAnswer struct {
 
 type versionList struct {
 	Versions []versionAnswer `json:"versions"`
+	Total    int             `json:"total"`
+	Limit    int             `json:"limit"`
+	Offset   int             `json:"offset"`
 }
+
+// defaultVersions is how many versions a list has where it is not told.
+const defaultVersions = 20
 
 // status judges a tool of the caller's workspace. A builtin one has no id.
 func (c *call) status(t hob.Tool) toolStatus {
@@ -181,8 +187,12 @@ func listVersions(c *call) error {
 	if err != nil {
 		return err
 	}
-	answer := versionList{Versions: make([]versionAnswer, 0, len(list))}
-	for _, v := range list {
+	answer := versionList{
+		Versions: []versionAnswer{}, Total: len(list),
+		Limit: c.number("limit", defaultVersions, 1, hob.MaxToolVersions), Offset: c.number("offset", 0, 0, maxListedOffset),
+	}
+	from := min(answer.Offset, len(list))
+	for _, v := range list[from:min(from+answer.Limit, len(list))] {
 		answer.Versions = append(answer.Versions, versionAnswer{
 			ID: v.ID, Version: v.Version, Name: v.Name, Description: v.Description, Type: v.Type, InputSchema: object(v.InputSchema),
 			Config: v.Config, IsActive: v.IsActive, ChangedAt: v.UpdatedAt, ChangedBy: v.By,
@@ -214,7 +224,10 @@ func restoreVersion(c *call) error {
 	if err != nil {
 		return err
 	}
-	var warnings []string
+	warnings, err := c.unfitUses(t)
+	if err != nil {
+		return err
+	}
 	if !t.IsActive {
 		warnings = append(warnings, "the tool is switched off and stays so; is_active true switches it on")
 	}

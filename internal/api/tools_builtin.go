@@ -14,8 +14,9 @@ import (
 const (
 	// maxSuffix bounds what a workspace puts behind a builtin's description, in bytes: the model reads it with every step.
 	maxSuffix = 4 << 10
-	// changeTries is how often a change of a builtin is made anew where another one came between.
-	changeTries = 3
+	// changeTries is how often a change of a builtin is made anew where another one came between. Each time another one was
+	// made, so that all come to an end.
+	changeTries = 1000
 )
 
 // builtinInput is what can be changed of a builtin tool.
@@ -109,7 +110,7 @@ func (c *call) changeBuiltin(name string, set func(*hob.BuiltinChange)) (hob.Bui
 			change.Version++
 			return change, nil
 		}
-		if hob.KindOf(err) != hob.Conflict || try == changeTries {
+		if hob.KindOf(err) != hob.Conflict || try == changeTries || c.Context().Err() != nil {
 			return hob.BuiltinChange{}, err
 		}
 	}

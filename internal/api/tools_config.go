@@ -23,13 +23,13 @@ const (
 
 // endpointInput is how an HTTP tool is reached.
 type endpointInput struct {
-	Endpoint       *string           `json:"endpoint,omitempty" jsonschema:"http or https address"`
-	EndpointURL    *string           `json:"endpoint_url,omitempty" jsonschema:"the same as endpoint"`
-	URL            *string           `json:"url,omitempty" jsonschema:"the same as endpoint"`
-	Method         *string           `json:"method,omitempty" jsonschema:"GET, POST (default), PUT, PATCH or DELETE"`
-	Headers        map[string]string `json:"headers,omitempty" jsonschema:"sent with every call; values are sealed and read back as a mask"`
-	TimeoutSeconds *float64          `json:"timeout_seconds,omitempty" jsonschema:"30 where absent, at most 300"`
-	TimeoutMillis  *float64          `json:"timeout_ms,omitempty" jsonschema:"the same as timeout_seconds, in milliseconds"`
+	Endpoint       *string            `json:"endpoint,omitempty" jsonschema:"http or https address"`
+	EndpointURL    *string            `json:"endpoint_url,omitempty" jsonschema:"the same as endpoint"`
+	URL            *string            `json:"url,omitempty" jsonschema:"the same as endpoint"`
+	Method         *string            `json:"method,omitempty" jsonschema:"GET, POST (default), PUT, PATCH or DELETE"`
+	Headers        map[string]*string `json:"headers,omitempty" jsonschema:"sent with every call; values are sealed and read back as a mask"`
+	TimeoutSeconds *float64           `json:"timeout_seconds,omitempty" jsonschema:"30 where absent, at most 300"`
+	TimeoutMillis  *float64           `json:"timeout_ms,omitempty" jsonschema:"the same as timeout_seconds, in milliseconds"`
 }
 
 // toolConfig is the config of a custom tool as a client sends it.
@@ -142,7 +142,9 @@ func (e endpointInput) onto(t *hob.ToolConfig) {
 	if e.Headers != nil {
 		t.Headers = make(map[string]hob.Secret, len(e.Headers))
 		for name, value := range e.Headers {
-			t.Headers[name] = hob.Secret(value)
+			if value != nil { // null: without it
+				t.Headers[name] = hob.Secret(*value)
+			}
 		}
 	}
 	if e.TimeoutMillis != nil {
@@ -228,6 +230,8 @@ func checkHeaders(headers map[string]hob.Secret) error {
 			return bad(name, "is given twice")
 		case reserved(lower):
 			return bad(name, "is set by the server and cannot be given")
+		case headers[name] != hob.Mask && strings.HasPrefix(string(headers[name]), hob.Mask):
+			return bad(name, "begins as the mask does, but is not it; send the mask alone to keep the value, or the value itself")
 		case !headerValue(string(headers[name])):
 			return bad(name, "has a value with control characters, or a too long one")
 		}

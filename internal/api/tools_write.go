@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -70,7 +71,7 @@ func createTool(c *call) (creation, error) {
 	}
 	t := hob.Tool{
 		Workspace: c.by.Workspace, Name: *in.Name, Description: *in.Description, Type: kind,
-		InputSchema: in.InputSchema, IsActive: in.IsActive == nil || *in.IsActive,
+		InputSchema: typedSchema(in.InputSchema), IsActive: in.IsActive == nil || *in.IsActive,
 	}
 	t.Config = in.config(kind, hob.ToolConfig{}, b)
 	if err := c.checkInput(in); err != nil {
@@ -96,6 +97,19 @@ func missingOfTool(in toolInput, kind hob.ToolKind, b body) []string {
 		}
 	}
 	return missing
+}
+
+// typedSchema puts "type": "object" in front of a schema that has no type: {} is one of any arguments.
+func typedSchema(raw json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	text := bytes.TrimSpace(raw)
+	if json.Unmarshal(text, &fields) != nil || fields == nil || fields["type"] != nil {
+		return raw
+	}
+	if len(fields) == 0 {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	return append([]byte(`{"type":"object",`), text[1:]...)
 }
 
 func blank(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
@@ -146,7 +160,43 @@ func updateTool(c *call) error {
 	if p.Config != nil {
 		warnings = append(warnings, clearedHeaders(*p.Config, t.Config)...)
 	}
+	if p.InputSchema != nil {
+		unfit, err := c.unfitUses(t)
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, unfit...)
+	}
 	return c.reply(http.StatusOK, c.answer(t, warnings))
+}
+
+// unfitUses names the agents whose config_override does not fit a tool as it is now: their runs go without it, or a key has
+// lost its meaning.
+func (c *call) unfitUses(t hob.Tool) ([]string, error) {
+	if c.s.CheckAssignment == nil {
+		return nil, nil
+	}
+	uses, err := c.s.Store.ToolUses(c.Context(), c.by, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for _, u := range uses {
+		warning, err := c.s.CheckAssignment(c.Context(), u.Assignment, &t)
+		if hob.KindOf(err) == hob.Invalid {
+			warning = "its runs go without the tool: " + err.Error()
+		} else if err != nil {
+			return nil, err
+		}
+		if warning == "" {
+			continue
+		}
+		if len(warnings) == maxWarned {
+			return append(warnings, "…"), nil
+		}
+		warnings = append(warnings, "the agent "+shown(u.Name)+": "+warning)
+	}
+	return warnings, nil
 }
 
 // toolPatch judges a change and the tool that it would make.
@@ -163,7 +213,7 @@ func (c *call) toolPatch(in toolInput, b body, old hob.Tool) (hob.ToolPatch, err
 	}
 	p := hob.ToolPatch{Name: in.Name, Description: in.Description, IsActive: in.IsActive}
 	if given(b, "input_schema") {
-		p.InputSchema = in.InputSchema
+		p.InputSchema = typedSchema(in.InputSchema)
 	}
 	if in.Config != nil || in.any() || len(configNulls(b)) > 0 {
 		config := in.config(old.Type, old.Config, b)
@@ -205,7 +255,7 @@ func (c *call) checkWhole(t hob.Tool) error {
 	if err := hob.CheckToolName(t.Name); err != nil {
 		return err
 	}
-	if c.s.isBuiltin(t.Name) {
+	if c.s.isBuiltin(strings.ToLower(t.Name)) {
 		return hob.Errorf(hob.Conflict, "%s is the name of a builtin tool; choose another", t.Name).WithCode("tool_name_taken")
 	}
 	if err := c.s.Engine.CheckSchema(object(t.InputSchema)); err != nil {

@@ -55,6 +55,14 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 		if !none(err) {
 			return cmp.Or(err, alreadyAssigned(a, other))
 		}
+		n, err := one(ctx, t, scanInt, `SELECT count(*) FROM assignments WHERE agent_id = ?`, string(a.Agent))
+		if err != nil {
+			return err
+		}
+		if n >= hob.MaxAssignments {
+			return hob.Errorf(hob.Conflict, "the agent has %d tools, which is the most; take one away first: DELETE /api/agents/%s/tools/{assignment_id}", n, a.Agent).
+				WithCode("too_many_tools").With("limit", hob.MaxAssignments)
+		}
 		_, err = t.exec(ctx, `INSERT INTO assignments (id, agent_id, workspace_id, tool_type, tool_name, tool_id, config_override, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, string(a.ID), string(a.Agent), string(a.Workspace), a.ToolType, a.ToolName, toolID,
 			string(a.ConfigOverride), a.CreatedAt.Micros())

@@ -25,6 +25,7 @@ func toolCases() map[string]func(*world) {
 		"ToolVersionIsRestoredWhole":        toolRestored,
 		"ToolVersionsAreBounded":            toolVersionsBounded,
 		"BuiltinChangesAreTheWorkspaces":    builtinChanges,
+		"ToolUsesNameTheirAgents":           toolUses,
 	}
 }
 

@@ -1,0 +1,24 @@
+package storetest
+
+import (
+	"encoding/json"
+
+	"hob"
+)
+
+func toolUses(w *world) {
+	tool, other := w.newTool("weather", nil), w.newTool("other", nil)
+	for _, t := range []hob.Tool{tool, other} {
+		_, err := w.s.Assign(w.ctx, w.service, hob.Assignment{
+			Agent: w.agent.ID, ToolType: "custom", ToolName: t.Name, ToolID: &t.ID, ConfigOverride: json.RawMessage(`{"tenant":7}`),
+		})
+		w.must(err)
+	}
+	uses, err := w.s.ToolUses(w.ctx, w.service, tool.ID)
+	w.must(err)
+	if len(uses) != 1 || uses[0].Agent != w.agent.ID || uses[0].Name != w.agent.Name || string(uses[0].ConfigOverride) != `{"tenant":7}` {
+		w.t.Fatalf("uses: %+v", uses)
+	}
+	_, err = w.s.ToolUses(w.ctx, w.stranger, tool.ID)
+	w.want(hob.NotFound, err)
+}
