@@ -151,7 +151,11 @@ func (d *postgresDB) Check(ctx context.Context) []Finding {
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int { return strings.Compare(a.Text, b.Text) })
 	all = slices.CompactFunc(all, func(a, b Finding) bool { return a.Text == b.Text })
-	if len(all) == 0 {
+	all = append(all, Finding{
+		OK, "agents' SQL: the server itself caps no statement's memory, an aggregate can build a value of 1 GB until its timeout; " +
+			"bound the server's process (MemoryMax= of systemd, its container's memory) or keep agents on a replica", "",
+	})
+	if !slices.ContainsFunc(all, func(f Finding) bool { return f.Level != OK }) {
 		all = append(all, Finding{OK, "agents' SQL: logins of their own with nothing but SELECT on what is granted, read-only transactions", ""})
 	}
 	return append(all, d.checkMarkers(ctx)...)

@@ -67,3 +67,18 @@ func TestCheck_LeavesNoRoles(t *testing.T) {
 		t.Errorf("behind a query there are %d of its 2 roles", n)
 	}
 }
+
+func TestCheck_SaysThatTheServerCapsNoMemory(t *testing.T) {
+	t.Parallel()
+	db, err := OpenPostgres(t.Context(), pgtest.URL(t), Options{Secret: []byte("sixteen bytes or more of a secret"), AllowPowerfulRole: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, f := range db.Check(t.Context()) {
+		if strings.Contains(f.Text, "MemoryMax=") && f.Level == OK {
+			return
+		}
+	}
+	t.Error("nothing tells it")
+}

@@ -33,6 +33,10 @@ func (r *postgresWrite) wording(err error) error {
 	case "55P03", "40001", "40P01":
 		return said(Busy, "The rows are locked by another change; try again shortly")
 	case "42501":
+		if len(r.reach.runs) > 0 { // the change itself is within the grant, by what was checked before
+			return said(Refused, "The change is not granted: what the database runs with it (%s) may not do its work with the agents' login; "+
+				"the database's owner can make its function SECURITY DEFINER", strings.Join(r.reach.runs, ", "))
+		}
 		return said(Refused, "The change is not granted")
 	case "25006":
 		return said(Unavailable, "The project database takes no changes now")

@@ -51,8 +51,9 @@ type reach struct {
 	related map[string]bool
 	// outside tells what of it the grant does not cover, for an operator.
 	outside []string
-	// open: a trigger or rule may do anything.
+	// open: a trigger or rule may do anything; runs names those of granted tables.
 	open bool
+	runs []string
 }
 
 // beyond reports whether rows of other tables may change, too.
@@ -120,6 +121,9 @@ func (f follower) follow(table string, op Operation, columns []string) {
 	for _, t := range f.triggers {
 		if slices.Contains(here, t.table) && slices.Contains(t.ops, op) {
 			f.out.open = true
+			if f.granted[string(op)+" "+table] {
+				f.out.runs = append(f.out.runs, t.what+" "+short(t.name))
+			}
 			f.out.outside = append(f.out.outside, fmt.Sprintf("%s on %s runs %s %q", op, table, t.what, t.name))
 		}
 	}

@@ -761,3 +761,17 @@ func TestOpenSQLite_TakesBackWhatACrashLeft(t *testing.T) {
 		t.Errorf("something changed:\n%s\n%s", before, after)
 	}
 }
+
+// Consent gives no rights: a trigger that works with those of the agents' login may need more, and the refusal says so.
+func TestWrite_ATriggerThatMayNotDoItsWorkIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, postgresEngine(t))
+	d.script(t, "ALTER FUNCTION log_it() SECURITY INVOKER")
+	d.grant.SideEffects = true
+	_, err := d.db.Write(t.Context(), agentsql.Write{
+		Grant: d.grant, Table: "logged", Operation: agentsql.Insert, Data: json.RawMessage(`{"body":"x"}`), Agent: "tester",
+	})
+	if kindOf(err) != agentsql.Refused || !strings.Contains(err.Error(), "trigger log_it") || !strings.Contains(err.Error(), "SECURITY DEFINER") || strings.Contains(err.Error(), "audit") {
+		t.Errorf("got %v", err)
+	}
+}
