@@ -55,6 +55,7 @@ func matrix() map[string]string {
 		"GET /storage/v1/object/public/{bucket}/{path...}":        open,
 		"GET /storage/v1/object/sign/{bucket}/{path...}":          open,
 		"POST /storage/v1/object/sign/{bucket}/{path...}":         bytes,
+		"POST /storage/v1/object/sign/{bucket}":                   bytes,
 		"GET /storage/v1/object/info/{bucket}/{path...}":          bytes,
 		"POST /storage/v1/object/list/{bucket}":                   bytes,
 		"DELETE /storage/v1/object/{bucket}":                      settings,
@@ -261,6 +262,8 @@ func (s scene) body(method, path string) string {
 		return `{"id":"b_` + hob.RandomHex(8) + `"}`
 	case "PUT /storage/v1/bucket/{bucket}":
 		return `{"public":true}`
+	case "POST /storage/v1/object/sign/{bucket}":
+		return `{"paths":["2026/june.txt"]}`
 	case "DELETE /storage/v1/object/{bucket}":
 		return `{"prefixes":["2026/old.txt"]}`
 	case "POST /storage/v1/object/copy", "POST /storage/v1/object/move":

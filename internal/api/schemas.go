@@ -291,6 +291,8 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"public":false,"file_size_limit":20971520}`
 	case listInput:
 		text = `{"prefix":"2026/","limit":100,"sortBy":{"column":"name","order":"asc"}}`
+	case signManyInput:
+		text = `{"expiresIn":3600,"paths":["2026/june.txt"]}`
 	case prefixesInput:
 		text = `{"prefixes":["2026/old.txt"]}`
 	case moveInput:

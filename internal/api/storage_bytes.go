@@ -165,7 +165,7 @@ func download(c *call) error {
 		return err
 	}
 	f, body, err := files.Open(c.Context(), c.by, c.PathValue("bucket"), c.PathValue("path"))
-	return c.send(f, body, err)
+	return c.send(f, body, postedOnly(c.PathValue("bucket"), err))
 }
 
 func downloadPublic(c *call) error {

@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"hob"
 )
@@ -222,14 +221,11 @@ func signObject(c *call) error {
 	if _, err := c.decode(&in, true); err != nil {
 		return err
 	}
-	seconds := int64(defaultLink)
-	if in.ExpiresIn != nil {
-		most := int64(hob.MaxLinkTime / time.Second)
-		if seconds = *in.ExpiresIn; seconds < 1 || seconds > most {
-			return hob.Errorf(hob.Invalid, "expiresIn must be a whole number of seconds from 1 to %d", most).With("field", "expiresIn")
-		}
+	d, err := linkTime(in.ExpiresIn)
+	if err != nil {
+		return err
 	}
-	link, err := files.Sign(c.Context(), c.by, c.PathValue("bucket"), c.PathValue("path"), time.Duration(seconds)*time.Second)
+	link, err := files.Sign(c.Context(), c.by, c.PathValue("bucket"), c.PathValue("path"), d)
 	if err != nil {
 		return err
 	}
