@@ -27,6 +27,9 @@ func TestDoctor_HasNoFaultToFindInAFreshInstallation(t *testing.T) {
 				t.Errorf("exit code %d:\n%s%s", out.code, out.stdout, out.stderr)
 			}
 			mustContain(t, "the table", out.stdout, "store", "seal key", "project database", "egress guard", "configured: openai")
+			if apart := strings.Contains(out.stdout, "other servers of the database do not find them"); apart != (name == "postgres") {
+				t.Errorf("told of files that lie apart: %t\n%s", apart, out.stdout)
+			}
 			if strings.Contains(out.stdout, "sk-very-secret") {
 				t.Error("a secret shows")
 			}

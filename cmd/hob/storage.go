@@ -56,11 +56,20 @@ func (p *parts) openFiles(c config.Config, log *slog.Logger) error {
 	if place, p.filesPlace, err = openPlace(c, p.guard); err != nil {
 		return err
 	}
+	if apart(c) {
+		log.Warn("the bytes of files "+filesApart, slog.String("folder", filepath.Join(c.Data, filesFolder)), slog.String("fix", "set --storage to an S3-compatible bucket"))
+	}
 	p.files = storage.New(storage.Config{
 		Store: p.store, Backend: place, Secret: secret, BaseURL: func() string { return publicURL(c) }, Log: log,
 	})
 	return nil
 }
+
+// apart says whether several servers may work on the database of which each keeps files for itself.
+func apart(c config.Config) bool { return c.Database != "" && c.Storage == "" }
+
+// filesApart continues a sentence about the files of such a server.
+const filesApart = "lie in the data folder of this server: other servers of the database do not find them there, unless that is a shared file system"
 
 // publicURL is where the server is reached from outside.
 func publicURL(c config.Config) string {
@@ -102,6 +111,9 @@ func (r *report) checkStorage(ctx context.Context) {
 		return
 	}
 	r.add(check, ok, where+" takes files and gives them back; signed links begin with "+cmp.Or(c.PublicURL, c.URL()), "")
+	if apart(c) {
+		r.add(check, warn, "files "+filesApart, "set --storage to an S3-compatible bucket before a second server starts")
+	}
 	if c.PublicURL == "" && !c.Loopback() {
 		r.add(check, warn, "signed links begin with "+c.URL()+", which others may not reach", "set --public-url")
 	}

@@ -383,8 +383,14 @@ func (f *Files) List(ctx context.Context, by hob.Principal, q hob.FileQuery) (ho
 	return f.Store.Files(ctx, by, q)
 }
 
-// Copy makes a second object of the same bytes.
+// Copy makes a second object of the same bytes, which must be there: on a server that does not see where another one puts
+// them they are not.
 func (f *Files) Copy(ctx context.Context, by hob.Principal, m hob.FileMove) (hob.File, error) {
+	_, body, err := f.Open(ctx, by, m.Bucket, m.Name)
+	if err != nil {
+		return hob.File{}, err
+	}
+	_ = body.Close() // it was only looked for
 	kept, err := f.Store.CopyFile(ctx, by, m)
 	if err != nil {
 		return hob.File{}, err

@@ -13,6 +13,7 @@ func assignmentCases() map[string]func(*world) {
 	return map[string]func(*world){
 		"AssignmentsComeInOrderWithTheirTools": assignmentsListed,
 		"AssignmentIsUniquePerAgent":           assignmentUnique,
+		"AssignmentsOfAnAgentAreBounded":       assignmentsBounded,
 		"AssignmentConfigIsReplaced":           assignmentConfig,
 		"ScopeIsTheAssignmentsWithoutToolIDs":  scopeUnset,
 		"ScopeIsWhatToolIDsName":               scopeSet,

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"hob"
 )
@@ -21,4 +22,20 @@ func toolUses(w *world) {
 	}
 	_, err = w.s.ToolUses(w.ctx, w.stranger, tool.ID)
 	w.want(hob.NotFound, err)
+}
+
+func assignmentsBounded(w *world) {
+	assign := func(name string) error {
+		_, err := w.s.Assign(w.ctx, w.service, hob.Assignment{Agent: w.agent.ID, ToolType: "builtin", ToolName: name})
+		return err
+	}
+	for i := range hob.MaxAssignments {
+		w.must(assign(fmt.Sprint("tool_", i)))
+	}
+	w.want(hob.Conflict, assign("one_more"))
+	list, err := w.s.Assignments(w.ctx, w.service, w.agent.ID)
+	w.must(err)
+	same(w, "assignments", len(list), hob.MaxAssignments)
+	w.must(w.s.Unassign(w.ctx, w.service, w.agent.ID, list[0].ID))
+	w.must(assign("one_more"))
 }
