@@ -135,6 +135,7 @@ type Set struct {
 	services                 services
 	exaLimit, firecrawlLimit *limiter
 	pages                    chan struct{} // a place for each page that is made into text
+	largePages               chan struct{} // and one more for those that are large
 	calls                    *callCounts
 }
 
@@ -167,6 +168,7 @@ func New(d Deps) *Set {
 		exaLimit:       newLimiter(d.Clock),
 		firecrawlLimit: newLimiter(d.Clock),
 		pages:          make(chan struct{}, maxPages),
+		largePages:     make(chan struct{}, 1),
 		calls:          newCallCounts(),
 	}
 }

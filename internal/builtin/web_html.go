@@ -22,13 +22,19 @@ import (
 
 const (
 	// maxNodes is how many elements and texts a page may have.
-	maxNodes = 200_000
+	maxNodes = 100_000
 	// maxLinks is how many links of a page are told.
 	maxLinks = 2000
 )
 
 // readHTML makes the formats that were asked for of a page. The error is Invalid.
 func readHTML(ctx context.Context, in *scrapeArgs, text string, at *url.URL, facts pageFacts) ([]member, error) {
+	if err := checkSelectors(in.ExcludeTags); err != nil {
+		return nil, err
+	}
+	if err := measureHTML(text); err != nil {
+		return nil, err
+	}
 	doc, err := html.Parse(strings.NewReader(text))
 	if err != nil {
 		return nil, hob.Errorf(hob.Invalid, "the page is no usable HTML: it is nested too deeply") // the parser knows no other fault

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
 	"pgregory.net/rapid"
 
 	"hob"
@@ -279,6 +281,74 @@ func TestPages_AreBoundedInTimeAndNumber(t *testing.T) {
 		synctest.Wait()
 		if len(s.pages) != maxPages-1 {
 			t.Errorf("%d places are taken", len(s.pages))
+		}
+	})
+}
+
+func TestPages_AreMeasuredBeforeTheyAreRead(t *testing.T) {
+	t.Parallel()
+	many := func(n int, f func(int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(f(i))
+		}
+		return b.String()
+	}
+	numbered := func(format string) func(int) string { return func(i int) string { return fmt.Sprintf(format, i) } }
+	for name, tt := range map[string]struct{ page, want string }{
+		"an article":        {strings.Repeat("<p>Some <b>bold</b> and <a href='/x'>linked</a> text<br>here.</p><ul><li>one<li>two</ul>", 2000), ""},
+		"old, unclosed":     {"<table>" + strings.Repeat("<tr><td><font color=red><b>cell", 5000) + "</table>", ""},
+		"cards":             {strings.Repeat("<a href=/x><div><h2>Title</h2><p>Text</p></div></a>", 5000), ""},
+		"attributes":        {"<p " + many(600, numbered("a%d ")) + ">x", "more than 500 attributes"},
+		"many attributes":   {many(30000, numbered("<i a b c d e f=%d>x</i>")), "more than 150000 attributes"},
+		"elements":          {strings.Repeat("<i></i>", 60000), "more than 100000 elements"},
+		"made anew":         {"<p>" + many(40, numbered("<b a=%d>")) + strings.Repeat("<p>x", 10000), "more than 100000 elements"},
+		"made anew by ends": {many(40, numbered("<b a=%d>")) + strings.Repeat("<div>x</div>", 10000), "more than 100000 elements"},
+		"formatting":        {"<p>" + many(60, numbered("<b a=%d>")) + "<p>x", "more than 50 formatting elements"},
+	} {
+		doc := 0
+		err := measureHTML(tt.page)
+		if err == nil {
+			tree, parse := html.Parse(strings.NewReader(tt.page))
+			if parse != nil {
+				t.Fatalf("%s: %v", name, parse)
+			}
+			doc = countNodes(tree)
+		}
+		if (tt.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.want) || doc > maxNodes {
+			t.Errorf("%s: %d nodes, %v", name, doc, err)
+		}
+	}
+	for selector, ok := range map[string]bool{
+		"nav": true, ".a > b": true, "a[href^='http://x:y']": true, "[class~=x]": true, "p:not(.x)": true, "a:empty": true,
+		"p:nth-last-of-type(2)": false, "li:NTH-child(1)": false, "a ~ b": false, "div:has(p)": false, ":contains(x)": false, "p:last-child": false, "p:only-of-type": false,
+	} {
+		if err := checkSelectors([]string{selector}); (err == nil) != ok {
+			t.Errorf("%s: %v", selector, err)
+		}
+	}
+}
+
+func TestPages_LargeOnesComeOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Deps{Egress: egress.New(egress.Config{})})
+		s.largePages <- struct{}{}
+		facts := pageFacts{URL: "https://example.com/"}
+		large := "<p>" + strings.Repeat("text ", largePage/5)
+		if _, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, large, facts); hob.KindOf(err) != hob.Invalid {
+			t.Errorf("a large page beside another: %v", err)
+		}
+		if _, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, "<p>text</p>", facts); err != nil {
+			t.Errorf("a small one beside it: %v", err)
+		}
+		<-s.largePages
+		if _, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, large, facts); err != nil {
+			t.Errorf("a large page alone: %v", err)
+		}
+		synctest.Wait()
+		if len(s.pages)+len(s.largePages) != 0 {
+			t.Error("places are taken")
 		}
 	})
 }

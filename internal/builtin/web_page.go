@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +27,9 @@ const (
 	maxPage = 2 << 20
 	// pageTimeout bounds making text of a page.
 	pageTimeout = 10 * time.Second
-	// maxPages is how many pages are made into text at once.
-	maxPages = 4
+	// maxPages is how many pages are made into text at once; of those with largePage bytes or more it is one.
+	maxPages  = 4
+	largePage = 256 << 10
 
 	mobileAgent = "Mozilla/5.0 (Linux; Android 14; Mobile) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Mobile Safari/537.36 (compatible; hob)"
 	pageAccept  = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.8,application/xml;q=0.8,*/*;q=0.1"
@@ -141,10 +143,21 @@ func (s *Set) htmlPage(ctx context.Context, in *scrapeArgs, text string, facts p
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	select {
-	case s.pages <- struct{}{}:
-	case <-ctx.Done():
-		return nil, hob.Errorf(hob.Invalid, "too many pages are being read; try again")
+	const busy = "too many pages are being read; try again"
+	places := []chan struct{}{s.pages}
+	if len(text) >= largePage {
+		places = []chan struct{}{s.largePages, s.pages}
+	}
+	leave := func() {}
+	for _, place := range places {
+		select {
+		case place <- struct{}{}:
+			before := leave
+			leave = func() { <-place; before() }
+		case <-ctx.Done():
+			leave()
+			return nil, hob.Errorf(hob.Invalid, busy)
+		}
 	}
 	type outcome struct {
 		page []member
@@ -152,7 +165,10 @@ func (s *Set) htmlPage(ctx context.Context, in *scrapeArgs, text string, facts p
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer func() { <-s.pages }() // held until the work has ended, even where nobody waits for it
+		defer leave() // not before the work has ended, even where nobody waits for it
+		if len(text) >= largePage {
+			defer debug.FreeOSMemory() // or the tree would stay with this process for minutes
+		}
 		var o outcome
 		defer func() {
 			if r := recover(); r != nil {

@@ -154,7 +154,7 @@ func TestWebScrape_FaultsAreToldAndSomeAreFree(t *testing.T) {
 		`{"url":"` + srv.URL + `/gone"}`:                   `{"error":"the page answered with status 410 (Gone)"}`,
 		`{"url":"` + srv.URL + `/down"}`:                   `free {"error":"the page answered with status 502 (Bad Gateway)"}`,
 		`{"url":"` + srv.URL + `/deep"}`:                   `{"error":"the page is no usable HTML: it is nested too deeply"}`,
-		`{"url":"` + srv.URL + `/wide"}`:                   `{"error":"the page has more than 200000 elements"}`,
+		`{"url":"` + srv.URL + `/wide"}`:                   `{"error":"the page has more than 100000 elements"}`,
 		`{}`:                                               `free {"error":"url is required"}`,
 		`{"url":"ftp://example.com/"}`:                     `free {"error":"URL not accepted: only http and https`,
 		`{"url":"http://10.0.0.1/"}`:                       `free {"error":"destination not allowed or not reachable`,
