@@ -335,7 +335,7 @@ func TestPages_LargeOnesComeOneByOne(t *testing.T) {
 		s := New(Deps{Egress: egress.New(egress.Config{})})
 		s.largePages <- struct{}{}
 		facts := pageFacts{URL: "https://example.com/"}
-		large := "<p>" + strings.Repeat("text ", largePage/5)
+		large := "<p>" + strings.Repeat("text ", largePage/5+1)
 		if _, err := s.htmlPage(t.Context(), &scrapeArgs{Formats: pageFormats}, large, facts); hob.KindOf(err) != hob.Invalid {
 			t.Errorf("a large page beside another: %v", err)
 		}
