@@ -95,7 +95,7 @@ func (s *DB) AgentUsage(ctx context.Context, id hob.AgentID, since hob.Time) (ho
 var usageGroups = map[hob.UsageGroup]string{
 	"": "", hob.ByAction: "action", hob.ByComponent: "component", hob.ByAgent: "agent_id", hob.ByModel: "model",
 	hob.ByTool: "tool",
-	hob.ByDay: "created_at / 86400000000",
+	hob.ByDay:  "created_at / 86400000000",
 }
 
 // Usage adds up the ledger. Administrators see the workspace's entries, others those of runs that they started; a key
