@@ -130,7 +130,7 @@ func (f *tempFiles) systems(file uintptr) uintptr {
 }
 
 func (f *tempFiles) writeFile(tls *libc.TLS, file, data uintptr, n int32, offset sqlite3.Tsqlite3_int64) int32 {
-	if !f.grow(tls, file, int64(offset)+int64(n)) {
+	if !f.grow(tls, file, offset+int64(n)) {
 		return sqlite3.SQLITE_FULL
 	}
 	var table sqlite3.Tsqlite3_io_methods

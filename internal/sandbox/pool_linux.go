@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,8 +189,8 @@ func (p *pool) refill(language Language) {
 func (p *pool) check(ctx context.Context) ([]Wall, error) {
 	// What no program may reach: a file that everybody else can read.
 	canary, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+	if _, stat := os.Stat(fmt.Sprintf("/proc/%d/task", os.Getpid())); err != nil || stat != nil {
+		return nil, &OffError{Missing: "/proc", Reason: "it does not show this process: " + cmp.Or(err, stat).Error(), Fix: "mount -t proc proc /proc"}
 	}
 	w, err := p.start(ctx, JavaScript)
 	if err != nil {
@@ -197,7 +198,7 @@ func (p *pool) check(ctx context.Context) ([]Wall, error) {
 	}
 	defer w.discard()
 	walls := []Wall{namespaceWall(w.cmd.Process.Pid), timeWall(w.cmd.Process.Pid)}
-	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil {
+	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil { //nolint:forbidigo // a deadline of the machine
 		return nil, fmt.Errorf("try the walls: %w", err)
 	}
 	if err := send(w.conn, job{Probe: true, Path: canary}); err != nil {
@@ -209,6 +210,12 @@ func (p *pool) check(ctx context.Context) ([]Wall, error) {
 	}
 	if _, err := p.python(ctx); err != nil {
 		walls = append(walls, Wall{Name: "python", Detail: err.Error(), Fix: "apt install python3", Extra: true})
+	}
+	for i, w := range out.Walls {
+		if w.Name == processesWall && !w.OK && !p.mapped && os.Geteuid() == 0 {
+			out.Walls[i].Detail += ": hob is root without other users to run programs as, and the kernel counts no processes of root"
+			out.Walls[i].Fix = "run hob as a user other than root, or leave root CAP_SETUID and CAP_SETGID in a namespace that has all users"
+		}
 	}
 	return append(walls, out.Walls...), nil
 }

@@ -37,6 +37,9 @@ func fixNamespaces() string {
 		"under systemd, without RestrictNamespaces="
 }
 
+// processesWall is the name of the wall that a root without other users cannot have.
+const processesWall = "processes"
+
 // errDone: a call was carried out.
 var errDone = errors.New("it was carried out")
 
@@ -245,7 +248,7 @@ func (h *helper) probeProcesses() Wall {
 	if started >= most {
 		err = fmt.Errorf("%d processes could be started", started)
 	}
-	w := wall("processes", fmt.Sprintf("no more than %d processes and threads can be started", most),
+	w := wall(processesWall, fmt.Sprintf("no more than %d processes and threads can be started", most),
 		"use Linux 5.14 or later, and do not run hob as root inside a user namespace of its own", err)
 	w.Weak = true
 	return w

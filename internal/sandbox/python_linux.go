@@ -140,6 +140,9 @@ func libraries(binaries []string) (files, dirs []string, err error) {
 			seen[b.linker] = true
 			files = append(files, b.linker)
 		}
+		if i == 0 && b.linker != "" {
+			b.needs = append(b.needs, "libgcc_s.so.1") // the C library loads it when a thread is ended
+		}
 		for _, name := range b.needs {
 			if seen[name] {
 				continue

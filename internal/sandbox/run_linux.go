@@ -28,7 +28,7 @@ func (p *pool) run(ctx context.Context, r Request, timeout time.Duration) (Resul
 		defer p.mu.Unlock()
 		delete(p.working, w)
 	}()
-	began := time.Now()
+	began := time.Now() //nolint:forbidigo // only time.Since reads it
 	output := readOutput(w, p.config.Limits.Output)
 	out, watched, err := p.work(ctx, w, r, timeout)
 	w.end()
@@ -187,7 +187,7 @@ func readOutput(w *worker, most int) *reading {
 // wait waits for the ends of both streams, which come when every process is dead.
 func (r *reading) wait() capped {
 	for _, f := range r.pipes {
-		_ = f.SetReadDeadline(time.Now().Add(drainTime)) // pipes have one; without it the end comes by itself
+		_ = f.SetReadDeadline(time.Now().Add(drainTime)) //nolint:forbidigo // pipes have a deadline; without it the end comes by itself
 	}
 	r.readers.Wait()
 	for _, f := range r.pipes {

@@ -109,7 +109,7 @@ func (p *pool) start(ctx context.Context, language Language) (_ *worker, err err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil {
+	if err := w.conn.SetDeadline(time.Now().Add(startTime)); err != nil { //nolint:forbidigo // a deadline of the machine
 		return nil, fmt.Errorf("start a helper: %w", err)
 	}
 	// Once for the walls, and once behind them: where these fail the helper is gone before the second, and has said why.
