@@ -48,8 +48,11 @@ func ParseGrant(raw json.RawMessage) (Grant, error) {
 		}
 		for _, item := range items {
 			name, ok := item.(string)
-			if !ok || !identifier(name) {
+			if !ok {
 				return nil, invalid("Invalid table names in schema '%s'", m.name)
+			}
+			if !identifier(name) {
+				return nil, errTableName(m.name, name)
 			}
 			tables = append(tables, name)
 		}
@@ -150,11 +153,16 @@ func (g Grant) check() error {
 		}
 		for _, t := range tables {
 			if !identifier(t) {
-				return invalid("Invalid table names in schema '%s'", schema)
+				return errTableName(schema, t)
 			}
 		}
 	}
 	return nil
+}
+
+func errTableName(schema, table string) error {
+	return invalid("Invalid table names in schema '%s': %q; a table can be granted whose name has ASCII letters, digits and _ only, "+
+		"at most %d, and does not begin with a digit; a view of that table can have such a name", schema, short(table), maxIdentifier)
 }
 
 // Empty reports whether the grant names no table at all.

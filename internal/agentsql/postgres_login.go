@@ -54,6 +54,7 @@ type login struct {
 type loginState struct {
 	tables         map[uint32]tableFacts
 	enums, columns map[uint32]bool
+	lists          map[uint32]bool // arrays of enums
 	cast           map[uint32]bool // types with a cast of their own, see walk
 	findings       []Finding
 }
@@ -318,7 +319,7 @@ func (m maker) role(ctx context.Context, role string) error {
 // Foreign tables are left out: they act on other servers. So are views for a
 // writer, which would write what lies behind them.
 func (m maker) tables(ctx context.Context) (loginState, error) {
-	state := loginState{tables: map[uint32]tableFacts{}, enums: map[uint32]bool{}, columns: map[uint32]bool{}}
+	state := loginState{tables: map[uint32]tableFacts{}, enums: map[uint32]bool{}, columns: map[uint32]bool{}, lists: map[uint32]bool{}}
 	type row struct {
 		OID      uint32
 		Schema   string
@@ -350,22 +351,27 @@ func (m maker) tables(ctx context.Context) (loginState, error) {
 		}
 	}
 	type column struct {
-		OID, Array uint32
-		Enum       bool
+		OID, Array    uint32
+		Enum, IsArray bool
 	}
 	types, err := collect[column](ctx, m.tx, `
-		SELECT DISTINCT t.oid, t.typarray, coalesce(e.typtype, t.typtype) = 'e' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+		SELECT DISTINCT t.oid, t.typarray, coalesce(e.typtype, t.typtype) = 'e', t.typcategory = 'A' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 		LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
 		WHERE a.attrelid = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped`, oids)
 	for _, t := range types {
 		into := state.columns
 		if t.Enum {
 			into = state.enums
+			state.lists[t.Array] = true
+			if t.IsArray {
+				state.lists[t.OID] = true
+			}
 		}
 		into[t.OID], into[t.Array] = true, true
 	}
 	delete(state.columns, 0)
 	delete(state.enums, 0)
+	delete(state.lists, 0)
 	if err != nil {
 		return state, err
 	}

@@ -19,7 +19,7 @@ func (l *login) run(ctx context.Context, q Query, s statement) (Rows, error) {
 	if err != nil {
 		return Rows{}, err
 	}
-	rows, whole, err := read(ctx, conn, q.Limits, s)
+	rows, whole, err := l.read(ctx, conn, q.Limits, s)
 	if err == nil && whole && clean(ctx, conn) == nil {
 		l.keep(l.reader, conn)
 		return rows, nil
@@ -35,7 +35,7 @@ func (l *login) run(ctx context.Context, q Query, s statement) (Rows, error) {
 
 // read returns the rows of a statement. whole says that the session has nothing
 // more to send.
-func read(ctx context.Context, conn *pgx.Conn, limits Limits, s statement) (rows Rows, whole bool, err error) {
+func (l *login) read(ctx context.Context, conn *pgx.Conn, limits Limits, s statement) (rows Rows, whole bool, err error) {
 	group := []string{
 		"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 		// The server's own stop, a little after ours, should this process die.
@@ -61,12 +61,15 @@ func read(ctx context.Context, conn *pgx.Conn, limits Limits, s statement) (rows
 	if err != nil {
 		return rows, t.end() == nil, err
 	}
-	rows, whole, err = take(r, limits)
+	l.mu.Lock()
+	lists := l.state.lists
+	l.mu.Unlock()
+	rows, whole, err = take(r, limits, lists)
 	return rows, whole && t.end() == nil, err
 }
 
 // take reads a result up to the limits.
-func take(r *pgconn.ResultReader, limits Limits) (Rows, bool, error) {
+func take(r *pgconn.ResultReader, limits Limits, lists map[uint32]bool) (Rows, bool, error) {
 	var b *builder
 	var convert []func(string) value
 	start := func() {
@@ -74,7 +77,7 @@ func take(r *pgconn.ResultReader, limits Limits) (Rows, bool, error) {
 		keys := make([]string, len(fields))
 		for i, f := range fields {
 			keys[i] = f.Name
-			convert = append(convert, postgresValue(f.DataTypeOID))
+			convert = append(convert, postgresValue(f.DataTypeOID, lists))
 		}
 		b = newBuilder(keys, limits)
 	}

@@ -9,8 +9,12 @@ import (
 )
 
 // postgresValue returns how a column's text becomes JSON: numbers, booleans and
-// JSON as such, arrays of them as arrays, everything else as text.
-func postgresValue(oid uint32) func(string) value {
+// JSON as such, arrays of them and of the types in lists as arrays, everything
+// else as text.
+func postgresValue(oid uint32, lists map[uint32]bool) func(string) value {
+	if lists[oid] {
+		return arrayOf(textValue)
+	}
 	switch oid {
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.NumericOID, pgtype.Float4OID, pgtype.Float8OID:
 		return numberValue
@@ -21,7 +25,7 @@ func postgresValue(oid uint32) func(string) value {
 	case pgtype.Int2ArrayOID, pgtype.Int4ArrayOID, pgtype.Int8ArrayOID, pgtype.NumericArrayOID, pgtype.Float4ArrayOID, pgtype.Float8ArrayOID:
 		return arrayOf(numberValue)
 	case pgtype.BoolArrayOID:
-		return arrayOf(postgresValue(pgtype.BoolOID))
+		return arrayOf(postgresValue(pgtype.BoolOID, nil))
 	case pgtype.JSONArrayOID, pgtype.JSONBArrayOID:
 		return arrayOf(jsonValue)
 	case pgtype.TextArrayOID, pgtype.VarcharArrayOID, pgtype.BPCharArrayOID, pgtype.UUIDArrayOID, pgtype.DateArrayOID,

@@ -247,7 +247,7 @@ func (r *postgresWrite) apply(c change, t taking) (int, error) {
 	}
 	rows := 0
 	for _, s := range c.statements(postgresDialect, t.columns) {
-		n, err := r.execute(s, func(fields []pgconn.FieldDescription, raw [][]byte) { t.row(postgresRow(fields, raw, t.value)) })
+		n, err := r.execute(s, func(fields []pgconn.FieldDescription, raw [][]byte) { t.row(r.row(fields, raw, t.value)) })
 		if err != nil {
 			return 0, err
 		}
@@ -280,9 +280,12 @@ func (r *postgresWrite) touched() (n int, err error) {
 	return n, err
 }
 
-// postgresRow turns a row as the server writes it into JSON values of at most
+// row turns a row as the server writes it into JSON values of at most
 // limit characters.
-func postgresRow(fields []pgconn.FieldDescription, raw [][]byte, limit int) []value {
+func (r *postgresWrite) row(fields []pgconn.FieldDescription, raw [][]byte, limit int) []value {
+	r.l.mu.Lock()
+	lists := r.l.state.lists
+	r.l.mu.Unlock()
 	row := make([]value, len(raw))
 	for i, b := range raw {
 		const widest = 4 // bytes of a character
@@ -292,7 +295,7 @@ func postgresRow(fields []pgconn.FieldDescription, raw [][]byte, limit int) []va
 		case len(b) > widest*limit:
 			row[i] = value{text: string(b[:widest*limit]), size: len(b)}
 		default:
-			row[i] = postgresValue(fields[i].DataTypeOID)(string(b))
+			row[i] = postgresValue(fields[i].DataTypeOID, lists)(string(b))
 		}
 	}
 	return row
@@ -309,7 +312,7 @@ func (r *postgresWrite) preview() (Preview, error) {
 	p := newPairs(c)
 	if c.op != Insert {
 		_, err := r.execute(c.selection(postgresDialect, p.columns, previewRows), func(fields []pgconn.FieldDescription, raw [][]byte) {
-			p.before(postgresRow(fields, raw, previewValue+1))
+			p.before(r.row(fields, raw, previewValue+1))
 		})
 		if err != nil {
 			return out, err

@@ -54,7 +54,7 @@ func TestPostgresValue_IsValidJSON(t *testing.T) {
 		{pgtype.DateOID, "2025-01-01", `"2025-01-01"`},
 	} {
 		b := newBuilder([]string{"v"}, Limits{}.withDefaults())
-		b.add([]value{postgresValue(tc.oid)(tc.text)})
+		b.add([]value{postgresValue(tc.oid, nil)(tc.text)})
 		if got, want := string(b.rows().JSON), `[{"v":`+tc.want+`}]`; got != want || !json.Valid([]byte(got)) {
 			t.Errorf("%d %s: %s, want %s", tc.oid, tc.text, got, want)
 		}

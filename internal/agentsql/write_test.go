@@ -775,3 +775,20 @@ func TestWrite_ATriggerThatMayNotDoItsWorkIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWrite_KeepsEveryDigitOrRefuses(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, sqliteEngine(t))
+	d.script(t, "CREATE TABLE anything (id INTEGER PRIMARY KEY, v ANY); CREATE TABLE free (id INTEGER PRIMARY KEY, v)")
+	d.grant.Tables = agentsql.Grant{"main": {"anything", "free"}}
+	for _, table := range []string{"anything", "free"} {
+		for value, ok := range map[string]bool{"9223372036854775807": true, "9223372036854775808": false, "12345678901234567890123": false, "1.5": true, `"12345678901234567890123"`: true} {
+			_, err := d.db.Write(t.Context(), agentsql.Write{
+				Grant: d.grant, Table: table, Operation: agentsql.Insert, Data: json.RawMessage(`{"v":` + value + `}`), Agent: "tester",
+			})
+			if (err == nil) != ok {
+				t.Errorf("%s into %s: %v", value, table, err)
+			}
+		}
+	}
+}

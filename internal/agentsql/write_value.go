@@ -172,6 +172,10 @@ func convertSQLite(c targetColumn, raw json.RawMessage) (param, error) {
 		}
 		return misfit("an integer of 64 bits")
 	}
+	if c.kind != realColumn && !strings.ContainsAny(string(raw), ".eE") {
+		// As a floating point number it would lose digits.
+		return misfit("an integer of 64 bits; write a longer one as text")
+	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return misfit("a number within the range of 64-bit floating point")
