@@ -172,8 +172,8 @@ func convertSQLite(c targetColumn, raw json.RawMessage) (param, error) {
 		}
 		return misfit("an integer of 64 bits")
 	}
-	if c.kind != realColumn && !strings.ContainsAny(string(raw), ".eE") {
-		// As a floating point number it would lose digits.
+	if (c.typ == "" || strings.EqualFold(c.typ, "ANY")) && !strings.ContainsAny(string(raw), ".eE") {
+		// A column that keeps every value as it is would lose digits of this one.
 		return misfit("an integer of 64 bits; write a longer one as text")
 	}
 	f, err := strconv.ParseFloat(text, 64)
