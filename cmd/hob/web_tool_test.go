@@ -245,8 +245,8 @@ func TestSettings_FirecrawlBaseChangesWhoIsAsked(t *testing.T) {
 	if got := s.scrape("/", ""); !strings.Contains(got, "Read by Hob itself") {
 		t.Errorf("without: %s", got)
 	}
-	s.set(settings.FirecrawlAPIKey, firecrawlKey)
 	s.set(settings.FirecrawlAPIBase, s.web.crawlURL+"/v1")
+	s.set(settings.FirecrawlAPIKey, firecrawlKey) // behind the address: a key goes to the one it was set for
 	if got := s.scrape("/", ""); !strings.Contains(got, "Read by Firecrawl") {
 		t.Errorf("with: %s", got)
 	}

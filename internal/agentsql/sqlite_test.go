@@ -162,8 +162,11 @@ func TestSQLite_AnswersBesideAHostileStatement(t *testing.T) {
 			}
 		})
 	}
-	for _, statement := range honestBig() {
-		if _, err := e.query(t.Context(), statement); err != nil {
+	for _, statement := range honestBig()[2:4] { // a sort and a group; how fast beside the others is not asked here
+		_, err := e.db.Query(t.Context(), agentsql.Query{
+			Grant: e.grant, SQL: statement, Agent: "honest", Limits: agentsql.Limits{Timeout: 2 * time.Minute},
+		})
+		if err != nil {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
