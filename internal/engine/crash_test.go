@@ -103,7 +103,7 @@ func TestCrash_EveryPoint(t *testing.T) {
 		t.Parallel()
 		every := 1
 		if raced { // the detector wants to see each place once, not each pair
-			every = 7
+			every = 31
 		}
 		e := newEnumeration(t, every)
 		for range rigs {
@@ -116,7 +116,11 @@ func TestCrash_EveryPoint(t *testing.T) {
 	}
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		e := newEnumeration(t, 7) // the recoveries are the engine's: a part of them will do
+		every := 7 // the recoveries are the engine's: a part of them will do
+		if raced {
+			every = 31
+		}
+		e := newEnumeration(t, every)
 		for range rigs {
 			s, err := store.Open(t.Context(), store.Config{DSN: pgtest.URL(t), Box: box(t), MaxConns: 4})
 			if err != nil {
