@@ -267,7 +267,7 @@ func (r *postgresWrite) apply(c change, t taking) (int, error) {
 	return rows, nil
 }
 
-// touched counts the rows that this session changed so far in any table, where
+// touched counts the rows that this connection changed so far in any table, where
 // a change may go beyond its own. The server counts what foreign keys and
 // triggers do with the rest.
 func (r *postgresWrite) touched() (n int, err error) {

@@ -41,16 +41,21 @@ type assignmentList struct {
 	Tools []assignedAnswer `json:"tools"`
 }
 
-func listAssignments(c *call) error {
+// agentAsked is the agent that the path names.
+func (c *call) agentAsked() (hob.Agent, error) {
 	id, err := c.agentID()
 	if err != nil {
-		return err
+		return hob.Agent{}, err
 	}
-	agent, err := c.s.Store.Agent(c.Context(), c.by, id)
+	return c.s.Store.Agent(c.Context(), c.by, id)
+}
+
+func listAssignments(c *call) error {
+	agent, err := c.agentAsked()
 	if err != nil {
 		return err
 	}
-	rows, err := c.s.Store.Assignments(c.Context(), c.by, id)
+	rows, err := c.s.Store.Assignments(c.Context(), c.by, agent.ID)
 	if err != nil {
 		return err
 	}

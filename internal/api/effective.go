@@ -130,15 +130,11 @@ func (c *call) assignedOffers(agent hob.Agent, rows []hob.AssignedTool) ([]offer
 }
 
 func listEffective(c *call) error {
-	id, err := c.agentID()
+	agent, err := c.agentAsked()
 	if err != nil {
 		return err
 	}
-	agent, err := c.s.Store.Agent(c.Context(), c.by, id)
-	if err != nil {
-		return err
-	}
-	scope, err := c.s.Store.Scope(c.Context(), c.by, id)
+	scope, err := c.s.Store.Scope(c.Context(), c.by, agent.ID)
 	if err != nil {
 		return err
 	}
