@@ -118,6 +118,9 @@ func TestOperatorClient_JudgesItsBase(t *testing.T) {
 func TestOperatorClient_StreamsWithoutTotalTimeAndFollowsNothing(t *testing.T) {
 	t.Parallel()
 	step := make(chan struct{})
+	const side = 20 // calls of a wave, each on a connection of its own: they are answered once all have come
+	var gate sync.Mutex
+	waiting, open := 0, make(chan struct{})
 	to, conns := connCount(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/moved":
@@ -126,6 +129,14 @@ func TestOperatorClient_StreamsWithoutTotalTimeAndFollowsNothing(t *testing.T) {
 			if e := r.Header.Get("Accept-Encoding"); e != "" {
 				t.Errorf("asks for the encoding %q, which would hold a stream back", e)
 			}
+			gate.Lock()
+			all := open
+			if waiting++; waiting == side {
+				waiting, open = 0, make(chan struct{})
+				close(all)
+			}
+			gate.Unlock()
+			<-all
 		case "/stream":
 			for {
 				select {
@@ -181,7 +192,7 @@ func TestOperatorClient_StreamsWithoutTotalTimeAndFollowsNothing(t *testing.T) {
 	// A wave of parallel calls leaves its connections for the next wave.
 	wave := func() {
 		var wg sync.WaitGroup
-		for range 20 {
+		for range side {
 			wg.Go(func() {
 				again, err := w.OperatorClient(base + "/other/path")
 				if err != nil {

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -110,5 +112,52 @@ func TestCancel_BeforeASecondTryTellsOfTheFirst(t *testing.T) {
 	}
 	if r := d.Calls[0].Result; !r.Unknown || !r.IsError || !strings.HasPrefix(r.Text, "outcome_unknown") {
 		t.Errorf("the call acted, and its result is %+v", r)
+	}
+}
+
+// endlessStore stores the answer of a run and loses its end, as a process that ends between the two would.
+type endlessStore struct {
+	hob.Store
+	once sync.Once
+}
+
+func (s *endlessStore) Commit(ctx context.Context, c hob.RunCommit) (err error) {
+	at := slices.IndexFunc(c.Events, func(ev hob.Event) bool { return ev.Type == hob.EventStepCompleted })
+	if c.Outcome == nil || at < 0 {
+		return s.Store.Commit(ctx, c)
+	}
+	s.once.Do(func() {
+		c.Events, c.Outcome = c.Events[:at+1], nil
+		if err = s.Store.Commit(ctx, c); err == nil {
+			err = errDeaf
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.Store.Commit(ctx, c)
+}
+
+// What a step said is not void once its message is stored, whether the run ends with it or calls a tool.
+func TestAttempt_TheTextOfAStoredAnswerStands(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "text: It is done."}, "read")
+	w.begin(func(inner hob.Store) hob.Store { return &endlessStore{Store: inner} })
+	run := w.wait(w.start("go", hob.RunOptions{}).ID)
+	attempts := 0
+	for _, ev := range w.log(run.ID) {
+		var x hob.AttemptEvent
+		if ev.Type != hob.EventAttempt {
+			continue
+		}
+		if err := json.Unmarshal(ev.Data, &x); err != nil {
+			t.Fatal(err)
+		}
+		if attempts++; x.VoidFrom != 0 {
+			t.Errorf("the text from event %d on is said to be void, and is said only once", x.VoidFrom)
+		}
+	}
+	if attempts != 1 || run.Status != hob.Completed || run.Content != "It is done." {
+		t.Errorf("after %d attempts the run is %s with %q", attempts, run.Status, run.Content)
 	}
 }

@@ -84,12 +84,15 @@ func (a *active) begin() (end ending, ok, done bool) {
 			a.run.Steps++
 		}
 	}
+	if at.Step <= a.run.Steps { // what the step said is stored, and stands
+		at.VoidFrom = 0
+	}
 	a.log.write(func(b *batch) {
 		b.event(hob.EventAttempt, func(h hob.EventHead) any {
 			at.EventHead = h
 			return *at
 		})
-		if at.VoidFrom > 0 && at.Step > a.run.Steps {
+		if at.VoidFrom > 0 {
 			b.event(hob.EventStepReset, func(h hob.EventHead) any {
 				return hob.StepResetEvent{EventHead: h, Step: at.Step, Reason: "recovered"}
 			})
