@@ -23,6 +23,7 @@ type Agent struct {
 	Model        string          `json:"model"`
 	SystemPrompt *string         `json:"system_prompt"`
 	Settings     json.RawMessage `json:"settings"` // an object as the client sent it; read by ParseSettings
+	Hooks        int             `json:"-"`        // enabled hooks
 	ToolIDs      *[]string       `json:"tool_ids"` // ids of custom tools and names of builtins that alone are offered; nil: the assignments decide
 	CreatedAt    Time            `json:"created_at"`
 	UpdatedAt    Time            `json:"updated_at"`
@@ -71,20 +72,30 @@ const (
 	DisconnectContinue Disconnect = "continue"
 )
 
+// Buffering says when the text of an answer is shown.
+type Buffering string
+
+// The ways: as it comes (the default), or once the PreResponse hooks have decided about it.
+const (
+	BufferStream Buffering = "stream"
+	BufferHold   Buffering = "hold"
+)
+
 // Tuning is what both an agent's settings and a run's request can set; the request wins.
 type Tuning struct {
-	MaxSteps        *int            `json:"max_steps,omitempty" jsonschema:"model calls a run may make, 1 to 100; 25 where absent"`
-	Temperature     *float64        `json:"temperature,omitempty" jsonschema:"0 to 2; the provider's own where absent"`
-	MaxTokens       *int            `json:"max_tokens,omitempty" jsonschema:"of one model answer, at least 1"`
-	TimeoutSeconds  *float64        `json:"timeout_seconds,omitempty" jsonschema:"of the whole run, above 0 and at most 86400; no limit where absent"`
-	ResponseFormat  json.RawMessage `json:"response_format,omitempty" jsonschema:"what form the answer has, in OpenAI's form"`
-	ReasoningEffort ReasoningEffort `json:"reasoning_effort,omitempty" jsonschema:"how much a model thinks; the provider's own where absent"`
-	OnDisconnect    Disconnect      `json:"on_disconnect,omitempty" jsonschema:"what becomes of a streamed run whose last reader left: cancel (default) or continue"`
-	MaxTokensTotal  *int64          `json:"max_tokens_total,omitempty" jsonschema:"budget of the run: tokens of all its model calls, at least 1; the step after it is used up is the last"`
-	MaxCost         *float64        `json:"max_cost,omitempty" jsonschema:"budget of the run: US dollars, above 0; the model's price must be known"`
-	MaxSeconds      *float64        `json:"max_seconds,omitempty" jsonschema:"budget of the run: seconds after which it comes to an answer, above 0; unlike timeout_seconds, which cancels it"`
-	MaxToolCalls    *int            `json:"max_tool_calls,omitempty" jsonschema:"budget of the run: tool calls carried out, at least 0"`
-	GraceSeconds    *float64        `json:"disconnect_grace_seconds,omitempty" jsonschema:"how long such a run waits for a reader to come back, 0 to 3600; 15 where absent"`
+	MaxSteps          *int            `json:"max_steps,omitempty" jsonschema:"model calls a run may make, 1 to 100; 25 where absent"`
+	Temperature       *float64        `json:"temperature,omitempty" jsonschema:"0 to 2; the provider's own where absent"`
+	MaxTokens         *int            `json:"max_tokens,omitempty" jsonschema:"of one model answer, at least 1"`
+	TimeoutSeconds    *float64        `json:"timeout_seconds,omitempty" jsonschema:"of the whole run, above 0 and at most 86400; no limit where absent"`
+	ResponseFormat    json.RawMessage `json:"response_format,omitempty" jsonschema:"what form the answer has, in OpenAI's form"`
+	ReasoningEffort   ReasoningEffort `json:"reasoning_effort,omitempty" jsonschema:"how much a model thinks; the provider's own where absent"`
+	OnDisconnect      Disconnect      `json:"on_disconnect,omitempty" jsonschema:"what becomes of a streamed run whose last reader left: cancel (default) or continue"`
+	MaxTokensTotal    *int64          `json:"max_tokens_total,omitempty" jsonschema:"budget of the run: tokens of all its model calls, at least 1; the step after it is used up is the last"`
+	MaxCost           *float64        `json:"max_cost,omitempty" jsonschema:"budget of the run: US dollars, above 0; the model's price must be known"`
+	MaxSeconds        *float64        `json:"max_seconds,omitempty" jsonschema:"budget of the run: seconds after which it comes to an answer, above 0; unlike timeout_seconds, which cancels it"`
+	MaxToolCalls      *int            `json:"max_tool_calls,omitempty" jsonschema:"budget of the run: tool calls carried out, at least 0"`
+	ResponseBuffering Buffering       `json:"response_buffering,omitempty" jsonschema:"hold: the text of an answer is shown once PreResponse hooks have decided about it; stream (default): as it comes"`
+	GraceSeconds      *float64        `json:"disconnect_grace_seconds,omitempty" jsonschema:"how long such a run waits for a reader to come back, 0 to 3600; 15 where absent"`
 }
 
 // Settings are an agent's settings as the engine reads them. Keys it does not know stay in Agent.Settings untouched.
@@ -179,6 +190,9 @@ func (t Tuning) Over(base Tuning) Tuning {
 	}
 	if t.OnDisconnect != "" {
 		out.OnDisconnect = t.OnDisconnect
+	}
+	if t.ResponseBuffering != "" {
+		out.ResponseBuffering = t.ResponseBuffering
 	}
 	if t.GraceSeconds != nil {
 		out.GraceSeconds = t.GraceSeconds

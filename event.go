@@ -7,30 +7,33 @@ type EventType string
 
 // The events. Their payloads are the structs below; docs/events.md tells the order.
 const (
-	EventStart            EventType = "start"
-	EventAttempt          EventType = "attempt"
-	EventReasoningDropped EventType = "reasoning_dropped_at_provider_switch"
-	EventWarning          EventType = "warning"
-	EventStepStarted      EventType = "step_started"
-	EventContentDelta     EventType = "content_delta"
-	EventReasoningDelta   EventType = "reasoning_delta"
-	EventReasoning        EventType = "reasoning"
-	EventWebSearch        EventType = "web_search"
-	EventToolCall         EventType = "tool_call"
-	EventToolResult       EventType = "tool_result"
-	EventStepCompleted    EventType = "step_completed"
-	EventOutputRecovery   EventType = "output_recovery"
-	EventStepReset        EventType = "step_reset"
-	EventModelFallback    EventType = "model_fallback"
-	EventProactiveCompact EventType = "proactive_compact"
-	EventReactiveCompact  EventType = "reactive_compact"
-	EventReactiveTruncate EventType = "reactive_truncate"
-	EventCompaction       EventType = "compaction"
-	EventResponseRepair   EventType = "response_repair"
-	EventHookResult       EventType = "hook_result"
-	EventChunk            EventType = "chunk"
-	EventError            EventType = "error"
-	EventComplete         EventType = "complete"
+	EventStart             EventType = "start"
+	EventAttempt           EventType = "attempt"
+	EventReasoningDropped  EventType = "reasoning_dropped_at_provider_switch"
+	EventWarning           EventType = "warning"
+	EventStepStarted       EventType = "step_started"
+	EventContentDelta      EventType = "content_delta"
+	EventReasoningDelta    EventType = "reasoning_delta"
+	EventReasoning         EventType = "reasoning"
+	EventWebSearch         EventType = "web_search"
+	EventToolCall          EventType = "tool_call"
+	EventToolResult        EventType = "tool_result"
+	EventStepCompleted     EventType = "step_completed"
+	EventOutputRecovery    EventType = "output_recovery"
+	EventStepReset         EventType = "step_reset"
+	EventModelFallback     EventType = "model_fallback"
+	EventProactiveCompact  EventType = "proactive_compact"
+	EventReactiveCompact   EventType = "reactive_compact"
+	EventReactiveTruncate  EventType = "reactive_truncate"
+	EventCompaction        EventType = "compaction"
+	EventResponseRepair    EventType = "response_repair"
+	EventHookResult        EventType = "hook_result"
+	EventApprovalRequested EventType = "approval_requested"
+	EventApprovalResolved  EventType = "approval_resolved"
+	EventOnRunComplete     EventType = "on_run_complete"
+	EventChunk             EventType = "chunk"
+	EventError             EventType = "error"
+	EventComplete          EventType = "complete"
 )
 
 // Delta says whether events of this type carry pieces of streamed text; run records leave them out.
@@ -252,6 +255,74 @@ type CallRecord struct {
 	OutcomeUnknown bool            `json:"outcome_unknown,omitempty"`
 	Status         CallStatus      `json:"status"`
 	DurationMS     int64           `json:"duration_ms"`
+}
+
+// HookStatus is how the asking of a hook went.
+type HookStatus string
+
+// The statuses.
+const (
+	HookSucceeded HookStatus = "succeeded"
+	HookFailed    HookStatus = "failed"    // its fail mode decided
+	HookTimedOut  HookStatus = "timed_out" // the same
+	HookQueued    HookStatus = "queued"    // it is told from the store, beside the run
+)
+
+// HookResultEvent tells what a hook, or a rule of a tool's assignment, decided.
+type HookResultEvent struct {
+	EventHead
+	HookID        HookID          `json:"hook_id"` // "" for a rule of an assignment
+	Source        string          `json:"source"`  // hook or tool_rule
+	HookEvent     HookEvent       `json:"hook_event"`
+	HookType      HookType        `json:"hook_type"`
+	Position      int             `json:"position"` // of the hook; of a tool_rule its place in the list, from 0
+	CallID        CallID          `json:"call_id,omitempty"`
+	ToolName      string          `json:"tool_name,omitempty"`
+	Action        HookAction      `json:"action"`
+	Status        HookStatus      `json:"status"`
+	Modified      bool            `json:"modified"` // what it gave took the place of the input or output
+	Blocked       bool            `json:"blocked"`
+	LatencyMS     int64           `json:"latency_ms"`
+	Message       string          `json:"message"`
+	ModifiedInput json.RawMessage `json:"modified_input,omitempty"` // the arguments from here on, where they were modified
+	DeliveryID    string          `json:"delivery_id,omitempty"`    // under which an http hook was asked
+	ApprovalID    string          `json:"approval_id,omitempty"`
+}
+
+// ApprovalRequestedEvent tells that the run waits for a person to decide.
+type ApprovalRequestedEvent struct {
+	EventHead
+	ApprovalID string          `json:"approval_id"`
+	HookID     HookID          `json:"hook_id"`
+	HookEvent  HookEvent       `json:"hook_event"`
+	CallID     CallID          `json:"call_id"`
+	ToolName   string          `json:"tool_name"`
+	ToolInput  json.RawMessage `json:"tool_input"`
+	Preview    json.RawMessage `json:"preview,omitempty"`
+	Digest     string          `json:"input_digest"`
+	Message    string          `json:"message"`
+	ExpiresAt  Time            `json:"expires_at"` // about; the approval itself has it exactly. null = never
+}
+
+// ApprovalResolvedEvent tells what became of an approval.
+type ApprovalResolvedEvent struct {
+	EventHead
+	ApprovalID    string          `json:"approval_id"`
+	CallID        CallID          `json:"call_id"`
+	ToolName      string          `json:"tool_name"`
+	Approved      bool            `json:"approved"`
+	Status        ApprovalStatus  `json:"status"` // approved, denied, expired or cancelled
+	By            string          `json:"by"`     // as Principal.Name, "" where nobody decided
+	Reason        string          `json:"reason"`
+	ModifiedInput json.RawMessage `json:"modified_input,omitempty"`
+	WaitedMS      int64           `json:"waited_ms"`
+}
+
+// OnRunCompleteEvent tells that the run completed and its OnRunComplete hooks will be told.
+type OnRunCompleteEvent struct {
+	EventHead
+	Status Status `json:"status"`
+	Steps  int    `json:"steps"`
 }
 
 // CompleteEvent ends every log, whatever the outcome.

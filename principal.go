@@ -56,6 +56,9 @@ func (p Principal) Owner() string {
 	return ""
 }
 
+// Name is how rows name a principal: its kind and id, as in "user:…"; "service:" and "system:" have no id.
+func (p Principal) Name() string { return string(p.Kind) + ":" + p.ID }
+
 // Has says whether the principal holds a scope, directly or through Admin.
 func (p Principal) Has(s Scope) bool {
 	return slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, ScopeAdmin)
@@ -69,19 +72,21 @@ type ObjectKind string
 
 // The kinds of object.
 const (
-	AgentObject   ObjectKind = "agent"   // with its assignments
-	ToolObject    ObjectKind = "tool"    //
-	SessionObject ObjectKind = "session" // with its runs, messages, events
-	KeyObject     ObjectKind = "key"     //
-	BucketObject  ObjectKind = "bucket"  // with its files
+	AgentObject    ObjectKind = "agent"    // with its assignments
+	ToolObject     ObjectKind = "tool"     //
+	SessionObject  ObjectKind = "session"  // with its runs, messages, events
+	KeyObject      ObjectKind = "key"      //
+	BucketObject   ObjectKind = "bucket"   // with its files
+	ApprovalObject ObjectKind = "approval" //
 )
 
 // Object is what an action is about.
 type Object struct {
 	Kind      ObjectKind
 	Workspace WorkspaceID
-	Owner     string  // as Principal.Owner; matters for sessions
-	Agent     AgentID // the agent itself, or the one a session belongs to
+	Owner     string   // as Principal.Owner; matters for sessions
+	Agent     AgentID  // the agent itself, or the one a session belongs to
+	Names     []string // of an approval: who may decide it
 }
 
 // Can decides whether a principal may do what a scope names to an object. It is the one rule of authorization: the
@@ -111,6 +116,9 @@ func visible(p Principal, o Object) bool {
 	switch o.Kind {
 	case SessionObject:
 		return p.SeesAll() || (o.Owner != "" && o.Owner == p.Owner())
+	case ApprovalObject:
+		return p.SeesAll() || o.Owner != "" && o.Owner == p.Owner() || slices.Contains(o.Names, p.Name()) ||
+			slices.Contains(o.Names, ApproverAny) && p.Has(ScopeApprove)
 	case KeyObject:
 		return p.Has(ScopeAdmin)
 	case BucketObject: // public buckets and signed links are read without a principal
@@ -126,6 +134,7 @@ func visible(p Principal, o Object) bool {
 func Absent(k ObjectKind) *Error {
 	name := map[ObjectKind]string{
 		AgentObject: "Agent", ToolObject: "Tool", SessionObject: "Session", KeyObject: "Key", BucketObject: "Bucket",
+		ApprovalObject: "Approval",
 	}[k]
 	return Errorf(NotFound, "%s not found", name).WithCode(string(k) + "_not_found")
 }

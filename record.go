@@ -57,15 +57,3 @@ type ReasoningStep struct {
 	Content   string   `json:"content,omitempty"`
 	ToolCalls []string `json:"tool_calls,omitempty"`
 }
-
-// Approval is something that a run waits for a person to decide.
-type Approval struct {
-	ApprovalID string          `json:"approval_id"`
-	RunID      RunID           `json:"run_id"`
-	CallID     CallID          `json:"call_id"`
-	ToolName   string          `json:"tool_name"`
-	ToolInput  json.RawMessage `json:"tool_input"`
-	Message    string          `json:"message"`
-	Status     string          `json:"status"`
-	ExpiresAt  Time            `json:"expires_at"`
-}

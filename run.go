@@ -46,6 +46,7 @@ const (
 	CodeOutputCut          = "output_cut"      // the answer was cut in the midst of a tool call, again and again
 	CodeContentFilter      = "content_filter"  // the provider let the model say nothing
 	CodeResponseFormat     = "response_format" // the answer is not in the form that was asked for
+	CodeHookBlocked        = "hook_blocked"    // an OnRunStart hook did not let it begin
 )
 
 // RunOptions are the request's wishes, kept with the run so that a restart goes on with the same.
@@ -95,12 +96,13 @@ type Run struct {
 // CallStatus is where a tool call is in its life.
 type CallStatus string
 
-// The life of a tool call: planned → (awaiting approval) → intent → result.
+// The life of a tool call: planned → (awaiting approval) → intent → (returned) → result.
 const (
-	CallPlanned CallStatus = "planned"
-	CallWaiting CallStatus = "awaiting_approval"
-	CallIntent  CallStatus = "intent"
-	CallDone    CallStatus = "result"
+	CallPlanned  CallStatus = "planned"
+	CallWaiting  CallStatus = "awaiting_approval"
+	CallIntent   CallStatus = "intent"
+	CallReturned CallStatus = "returned" // the tool has answered, and PostToolUse hooks are asked about its answer
+	CallDone     CallStatus = "result"
 )
 
 // CallState is the stored state of one tool call.
@@ -122,6 +124,7 @@ type CallState struct {
 type Pin struct {
 	Agent Agent      `json:"agent"`
 	Tools []ToolSpec `json:"tools"`
+	Hooks []Hook     `json:"hooks,omitempty"` // in the order in which they are asked, their secrets masked
 }
 
 // Session is a conversation with one agent.
@@ -170,6 +173,9 @@ func (c CallState) Record() CallRecord {
 	r := CallRecord{
 		Step: c.Step, ToolName: c.Name, CallID: c.ID, Arguments: c.Arguments, Result: c.Result.Text,
 		IsError: c.Result.IsError, OutcomeUnknown: c.Result.Unknown, Status: c.Status,
+	}
+	if c.Status == CallReturned { // hooks may withhold it
+		r.Result = ""
 	}
 	if !c.EndedAt.IsZero() && !c.StartedAt.IsZero() {
 		r.DurationMS = c.EndedAt.Sub(c.StartedAt.Time).Milliseconds()

@@ -24,6 +24,10 @@ type Store interface {
 	ProviderKeyStore
 	ProfileStore
 	FileStore
+	HookStore
+	ApprovalStore
+	DeliveryStore
+	AuditStore
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -189,6 +193,13 @@ type RunCommit struct {
 	Usage    []UsageEntry
 	Summary  *Summary // of the conversation so far; the one that reaches furthest counts, of two that reach as far the later; Turn is the run's own where 0
 	Outcome  *Outcome // ends the run, or lays it to rest
+	// Rewrite takes the place of the run's last message, whose role and calls it has.
+	Rewrite *Message
+	// Approvals are new ones, pending, and old ones by their id: of those the status is written where it was pending, and
+	// Settled. An outcome that ends the run cancels what is pending.
+	Approvals  []Approval
+	Deliveries []Delivery   // queued, due at once
+	Audit      []AuditEntry // beside those that the store makes of calls and approvals itself
 }
 
 // Outcome is the state a commit leaves a run in.
@@ -199,6 +210,9 @@ type Outcome struct {
 	Content string
 	Steps   int
 	Usage   Usage
+	// Of AwaitingApproval: when the run is to be taken up at the latest, from now on; 0 = when an approval is decided or expires.
+	// Where one was decided already, or the run is to be cancelled, it becomes queued instead.
+	Wake time.Duration
 }
 
 // Summary stands for the beginning of a conversation: everything before the message of index Index in the turn Turn,
@@ -220,6 +234,10 @@ type RunState struct {
 	VoidFrom int64
 	// Step is the number in the last step_started, 0 if there is none.
 	Step int
+	// Told is the number in the last attempt event, 1 if there is none: a run that was woken from waiting has none of its own.
+	Told      int
+	Hooks     []HookResultEvent // of its log
+	Approvals []Approval        // all of the run's, in the order in which they were made; what is over reads as expired
 }
 
 // Claimed is a run that a process took over, with the epoch it must write under.
@@ -238,7 +256,7 @@ type RunStore interface {
 	Commit(ctx context.Context, c RunCommit) error
 	// Load reads a run for driving it on.
 	Load(ctx context.Context, id RunID) (RunState, error)
-	// Claim takes at most limit runs that are queued or whose lease is over, none of them leased to the owner itself, and
+	// Claim takes at most limit runs that are queued, whose time of waiting for approvals is over, or whose lease is over, none of them leased to the owner itself, and
 	// gives them new epochs. all also takes runs whose lease is not over: right only where no other process can exist.
 	Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]Claimed, error)
 	// Renew extends the leases of all unfinished runs of an owner and gives them all, with the code for which they are to be

@@ -211,6 +211,7 @@ type ToolSpec struct {
 	Vouched bool              `json:"vouched,omitempty"`
 	Native  bool              `json:"native,omitempty"` // the model's provider carries it out by itself: it is asked for, but offered as no function
 	Search  *WebSearchOptions `json:"search,omitempty"` // of a native tool: what is asked for
+	Rules   []Rule            `json:"rules,omitempty"`  // of the workspace for a builtin and of the assignment, in this order
 }
 
 // ToolUse is an assignment of a tool, with the agent that has it.

@@ -40,6 +40,7 @@ func dumpTables() []dumpTable {
 		{name: "objects", key: "id"},
 		{name: "object_writes", key: "workspace_id, key"},
 		{name: "assignments", key: "n"},
+		{name: "hooks", key: "n"},
 		{name: "sessions", key: "n"},
 		{name: "run_pins", key: "digest"},
 		{name: "runs", key: "n"},
@@ -47,6 +48,8 @@ func dumpTables() []dumpTable {
 		{name: "run_events", key: "run_n, seq"},
 		{name: "messages", key: "run_n, idx"},
 		{name: "tool_calls", key: "run_n, call_id"},
+		{name: "approvals", key: "n"},
+		{name: "deliveries", key: "n"},
 		{name: "summaries", key: "n"},
 		{name: "usage", key: "n"},
 		{name: "idempotency", key: "scope, key"},
@@ -54,6 +57,7 @@ func dumpTables() []dumpTable {
 		{name: "settings", key: "workspace_id, key"},
 		{name: "provider_keys", key: "id"},
 		{name: "model_profiles", key: "endpoint, model"},
+		{name: "audit", key: "n"},
 	}
 }
 
