@@ -262,6 +262,11 @@ func (t Tuning) validate(at string) error {
 	default:
 		return bad("on_disconnect", "cancel or continue")
 	}
+	switch t.ResponseBuffering {
+	case "", BufferStream, BufferHold:
+	default:
+		return bad("response_buffering", "stream or hold")
+	}
 	return nil
 }
 

@@ -132,6 +132,7 @@ type Decision struct {
 
 // ApprovalFilter narrows a list. Zero values mean no bound.
 type ApprovalFilter struct {
+	ID            string
 	Status        ApprovalStatus
 	Run           RunID
 	Agent         AgentID

@@ -16,6 +16,7 @@ type RunResult struct {
 	Status           Status           `json:"status"`
 	Steps            int              `json:"steps"`
 	IsNewSession     bool             `json:"is_new_session"`
+	Approvals        []Approval       `json:"approvals,omitempty" jsonschema:"of status awaiting_approval: what the run waits for"`
 	Warnings         []string         `json:"warnings,omitempty"`
 }
 
