@@ -1,12 +1,168 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
 
 	"hob"
 )
 
+// Bounds of an entry's texts. What is longer is cut: a line of the log tells of an act, it is no copy of it.
+const (
+	maxAuditText   = 1024 // bytes of any text
+	maxAuditDetail = 4096 // bytes of the detail; of a longer one the size is kept alone
+)
+
+const (
+	auditColumns = `workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, before, after, decision, rule,
+		detail, request_id, address, prev, hash`
+	auditWidth = 19
+)
+
+// note adds entries about what the write does, which are stored at its end, in the same transaction: where they cannot
+// be, nothing was done. An entry needs a workspace, an actor and an action; the rest is filled in.
+func (t *tx) note(entries ...hob.AuditEntry) { t.notes = append(t.notes, entries...) }
+
+// did notes that a principal did something to a configuration, which before and after tell, nil where there is none. Their
+// digests take secrets as masked: they tell whether there is one, not which.
+func (t *tx) did(by hob.Principal, action, kind, id string, before, after any) {
+	t.note(hob.AuditEntry{
+		Workspace: by.Workspace, Actor: by.Name(), Action: action, Kind: kind, Object: id,
+		Before: t.configDigest(before), After: t.configDigest(after),
+	})
+}
+
+// configDigest is the SHA-256 of a configuration's JSON with sorted keys, in hex.
+func (t *tx) configDigest(config any) string {
+	if config == nil {
+		return ""
+	}
+	text, err := json.Marshal(config)
+	if err == nil {
+		text, err = sortedJSON(text)
+	}
+	if err != nil {
+		t.unnoted = errors.Join(t.unnoted, fmt.Errorf("digest a configuration: %w", err))
+		return ""
+	}
+	return digest(text)
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// noting makes a write store what it noted.
+func (s *DB) noting(ctx context.Context, fn func(context.Context, *tx) error, noted *bool) func(context.Context, *tx) error {
+	origin := hob.OriginOf(ctx)
+	return func(ctx context.Context, t *tx) error {
+		if origin != (hob.Origin{}) { // a write within another one comes from where that does
+			t.origin = origin
+		}
+		begun := len(t.notes)
+		if err := fn(ctx, t); err != nil {
+			t.notes, t.unnoted = t.notes[:begun], nil
+			return err
+		}
+		if err := s.keepNotes(ctx, t); err != nil {
+			return fmt.Errorf("write the audit log: %w", err)
+		}
+		*noted = t.noted
+		return nil
+	}
+}
+
+// keepNotes stores what was noted. Where one process alone writes, the entries are linked to their chain at once.
+func (s *DB) keepNotes(ctx context.Context, t *tx) error {
+	if t.unnoted != nil || len(t.notes) == 0 {
+		return t.unnoted
+	}
+	args := make([]any, 0, auditWidth*len(t.notes))
+	for i := range t.notes {
+		e := &t.notes[i]
+		s.fill(t, e)
+		if t.chain != nil {
+			if err := t.chain.append(ctx, t, e); err != nil {
+				return err
+			}
+		}
+		args = append(args, string(e.Workspace), e.N, e.At.Micros(), e.Actor, e.Action, e.Kind, e.Object, string(e.Run), string(e.Call),
+			e.Digest, e.Before, e.After, e.Decision, e.Rule, string(e.Detail), e.Request, e.Address, e.Prev, e.Hash)
+	}
+	t.notes, t.noted = t.notes[:0], true
+	return s.texts.audit.insert(ctx, t, args)
+}
+
+// fill completes an entry, and brings its texts into the form in which they are stored.
+func (s *DB) fill(t *tx, e *hob.AuditEntry) {
+	if e.At.IsZero() {
+		e.At = hob.FromMicros(s.now())
+	}
+	e.N, e.Prev, e.Hash = 0, "", ""
+	e.Request, e.Address = t.origin.Request, t.origin.Address
+	for _, text := range []*string{
+		&e.Actor, &e.Action, &e.Kind, &e.Object, &e.Digest, &e.Before, &e.After, &e.Decision, &e.Rule, &e.Request, &e.Address,
+		(*string)(&e.Run), (*string)(&e.Call),
+	} {
+		if len(*text) > maxAuditText {
+			*text = (*text)[:maxAuditText]
+		}
+		if !plain(*text) {
+			*text = storable(*text)
+		}
+	}
+	e.Detail = detail(e.Detail)
+}
+
+// plain says whether a text is stored as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] == 0 || s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// detail is a detail in the form of json.Marshal, so that it reads the same wherever it is written anew.
+func detail(d json.RawMessage) json.RawMessage {
+	if len(d) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(d)
+	if err != nil || len(text) > maxAuditDetail {
+		return json.RawMessage(`{"bytes":` + strconv.Itoa(len(d)) + `}`)
+	}
+	return text
+}
+
 func (s *DB) Audit(ctx context.Context, by hob.Principal, f hob.AuditFilter) ([]hob.AuditEntry, error) {
 	return nil, nil
 }
-func (s *DB) NoteAudit(ctx context.Context, by hob.Principal, a hob.AuditEntry) error { return nil }
+
+// NoteAudit writes an entry about something that changes nothing in the store.
+func (s *DB) NoteAudit(ctx context.Context, by hob.Principal, a hob.AuditEntry) error {
+	a.Workspace, a.Actor = by.Workspace, by.Name()
+	return s.write(ctx, "write the audit log", func(_ context.Context, t *tx) error {
+		t.note(a)
+		return nil
+	})
+}
+
+// sortedJSON is the same value with the keys of objects sorted and no spaces; numbers keep their digits.
+func sortedJSON(text []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}

@@ -38,6 +38,7 @@ type batcher struct {
 
 	batch  []*job // the leader's, as is
 	shared bool   // whether the last batch held more than one write
+	chain  chain  // the leader's too
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
@@ -243,7 +244,7 @@ func (b *batcher) together(batch []*job) bool {
 	}
 	wrote := false
 	for _, j := range batch {
-		t := &tx{q: b.conn}
+		t := &tx{q: b.conn, chain: &b.chain}
 		j.err = attempt(ctx, j.fn, t)
 		var typed *hob.Error
 		if j.err != nil && (t.wrote || !errors.As(j.err, &typed)) {
@@ -280,6 +281,7 @@ func (b *batcher) probe(ctx context.Context) error {
 
 // begin opens the transaction; should one be open, which only a failed rollback could leave, it is ended first.
 func (b *batcher) begin(ctx context.Context) error {
+	b.chain.begin()
 	_, err := b.conn.exec(ctx, "BEGIN IMMEDIATE", nil)
 	if err != nil {
 		b.rollback()
@@ -289,7 +291,10 @@ func (b *batcher) begin(ctx context.Context) error {
 }
 
 // rollback ends the transaction. Its error only ever says that SQLite had ended it before.
-func (b *batcher) rollback() { _, _ = b.conn.exec(context.Background(), "ROLLBACK", nil) }
+func (b *batcher) rollback() {
+	_, _ = b.conn.exec(context.Background(), "ROLLBACK", nil)
+	b.chain.undo()
+}
 
 // answer gives err to those of the batch that have no error of their own.
 func answer(batch []*job, err error) {

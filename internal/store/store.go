@@ -135,7 +135,8 @@ func (s *DB) lookUp(ctx context.Context) (context.Context, *tx) {
 
 // write runs fn in a durable transaction; what names the operation for errors that are not typed.
 func (s *DB) write(ctx context.Context, what string, fn func(context.Context, *tx) error) error {
-	err := s.e.write(ctx, fn)
+	var noted bool
+	err := s.e.write(ctx, s.noting(ctx, fn, &noted))
 	if k := hob.KindOf(err); (k == hob.Internal || k == hob.Unavailable) && ctx.Err() == nil {
 		s.failed.Add(1)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"hob"
 )
 
 // tx is what statements run on: a transaction, or for reads the pool.
@@ -15,6 +17,12 @@ type tx struct {
 	q     querier
 	wrote bool          // a statement changed something
 	bound time.Duration // of one statement with all its rows; 0 = none but the context's
+
+	notes   []hob.AuditEntry // what is to be stored in the audit log at the end of the write
+	noted   bool             // there was something
+	unnoted error            // why something could not be noted
+	origin  hob.Origin       // of the request that asked for the write
+	chain   *chain           // links entries to their chains at once; nil: they are linked later
 }
 
 // bounded gives a statement its time. The returned function ends it, and makes the error of a statement that took longer

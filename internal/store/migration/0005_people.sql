@@ -104,6 +104,6 @@ CREATE TABLE audit (
 	prev         TEXT NOT NULL,
 	hash         TEXT NOT NULL
 );
-CREATE INDEX audit_place ON audit (workspace_id, place);
-CREATE INDEX audit_run ON audit (run_id);
+CREATE UNIQUE INDEX audit_place ON audit (workspace_id, place) WHERE place > 0;
+CREATE INDEX audit_run ON audit (run_id) WHERE run_id <> '';
 CREATE INDEX audit_loose ON audit (n) WHERE place = 0;
