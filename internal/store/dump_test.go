@@ -22,7 +22,7 @@ import (
 )
 
 // nullable are the columns that may be NULL.
-const nullable = " agents.system_prompt agents.tool_ids tools.headers tool_versions.headers assignments.tool_id messages.body settings.sealed provider_keys.sealed "
+const nullable = " agents.system_prompt agents.tool_ids tools.headers tool_versions.headers assignments.tool_id messages.body settings.sealed provider_keys.sealed hooks.sealed approvals.preview approvals.modified "
 
 // oddTexts are what people and models write.
 func oddTexts() []string {
@@ -39,7 +39,7 @@ func value(table string, c store.Column, i int, postgres bool) string {
 	switch {
 	case i%3 == 2 && strings.Contains(nullable, " "+name+" "):
 		return "NULL"
-	case name == "assignments.agent_id":
+	case name == "assignments.agent_id" || name == "hooks.agent_id":
 		return text(fmt.Sprintf("agents-%d", i))
 	case name == "assignments.tool_id" || name == "tool_versions.tool_id":
 		return text(fmt.Sprintf("tools-%d", i))
@@ -60,6 +60,8 @@ func value(table string, c store.Column, i int, postgres bool) string {
 		return "0"
 	case name == "runs.lease_owner":
 		return "''"
+	case name == "audit.place":
+		return fmt.Sprint(i + 1)
 	case c.Name == "n" || c.Name == "run_n" || c.Name == "session_n" || c.Name == "turn" || c.Name == "seq" || c.Name == "idx":
 		return fmt.Sprint(1000 + i)
 	case c.Kind == "int":
