@@ -9,13 +9,13 @@ import (
 	"hob"
 )
 
-const agentColumns = `id, workspace_id, owner, name, model, system_prompt, settings, tool_ids, created_at, updated_at`
+const agentColumns = `id, workspace_id, owner, name, model, system_prompt, settings, tool_ids, hooks, created_at, updated_at`
 
 func scanAgent(r row) (a hob.Agent, err error) {
 	var settings string
 	var toolIDs *string
 	var created, updated int64
-	err = r.Scan(&a.ID, &a.Workspace, &a.Owner, &a.Name, &a.Model, &a.SystemPrompt, &settings, &toolIDs, &created, &updated)
+	err = r.Scan(&a.ID, &a.Workspace, &a.Owner, &a.Name, &a.Model, &a.SystemPrompt, &settings, &toolIDs, &a.Hooks, &created, &updated)
 	a.Settings = json.RawMessage(settings)
 	a.CreatedAt, a.UpdatedAt = hob.FromMicros(created), hob.FromMicros(updated)
 	if err != nil || toolIDs == nil {
@@ -77,7 +77,7 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 		return hob.Agent{}, hob.Errorf(hob.Forbidden, "your key is bound to one agent and cannot make others").WithCode("key_bound")
 	}
 	a.ID, a.Workspace, a.Owner = hob.AgentID(hob.NewUUID()), by.Workspace, by.Owner()
-	a.CreatedAt = hob.FromMicros(s.now())
+	a.CreatedAt, a.Hooks = hob.FromMicros(s.now()), 0
 	a.UpdatedAt = a.CreatedAt
 	a.Settings = object(a.Settings)
 	if err := hob.Can(by, hob.ScopeConfigure, agentObject(a)); err != nil {
@@ -91,7 +91,7 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 		return hob.Agent{}, err
 	}
 	err = s.configure(ctx, "create an agent", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`,
 			string(a.ID), string(a.Workspace), a.Owner, a.Name, a.Model, a.SystemPrompt, string(a.Settings), ids,
 			a.CreatedAt.Micros(), a.UpdatedAt.Micros(), strings.ToLower(a.Name))
 		return err
@@ -157,15 +157,14 @@ func (s *DB) DeleteAgent(ctx context.Context, by hob.Principal, id hob.AgentID) 
 			}
 		}
 		for _, stmt := range []string{
-			`DELETE FROM agents WHERE id = ?`, // its assignments go with it
+			`DELETE FROM agents WHERE id = ?`, // its assignments and hooks go with it
 			`UPDATE sessions SET agent_id = '' WHERE agent_id = ?`,
-			`UPDATE runs SET cancel_code = '` + hob.CodeCancelled + `' WHERE agent_id = ? AND completed_at = 0 AND cancel_code = ''`,
 		} {
 			if _, err := t.exec(ctx, stmt, string(a.ID)); err != nil {
 				return err
 			}
 		}
-		return nil
+		return cancelRuns(ctx, t, hob.CodeCancelled, "agent_id = ? AND n IN "+unfinished, string(a.ID))
 	})
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"hob"
 	"hob/internal/seeded"
@@ -72,7 +74,7 @@ func moveText(to move, all []hob.Status) string {
 	case rests(next):
 		set = "lease_owner = '', lease_until = 0"
 	case next != "": // it is driven again; while it is, the owner stays, and with it the index that names it
-		set += ", lease_owner = ?"
+		set += ", lease_owner = ?, woken = 0, wake_at = 0"
 	}
 	if next.Final() {
 		set += ", completed_at = ?"
@@ -241,10 +243,49 @@ func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, mes
 			return fmt.Errorf("insert a summary: %w", err)
 		}
 	}
+	if err := writePeople(ctx, t, c, m, now); err != nil {
+		return err
+	}
 	return writeOutcome(ctx, t, m.n, c.Outcome)
 }
 
-// writeOutcome notes how a run ended or why it rests; nothing where the commit leaves it under way.
+// writePeople writes what a step has to do with people and hooks. Most steps have nothing of it.
+func writePeople(ctx context.Context, t *tx, c hob.RunCommit, m place, now int64) error {
+	if c.Rewrite != nil {
+		if err := rewrite(ctx, t, m.n, *c.Rewrite); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.Approvals {
+		if err := keepApproval(ctx, t, c.Run, m, a, now); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Deliveries {
+		if err := queueDelivery(ctx, t, c.Run, m, d, now); err != nil {
+			return err
+		}
+	}
+	t.note(c.Audit...)
+	return nil
+}
+
+// rewrite puts a message in the place of the run's last one.
+func rewrite(ctx context.Context, t *tx, run int64, m hob.Message) error {
+	row, err := messageArgs(nil, run, 0, m)
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(ctx, `UPDATE messages SET role = ?, chars = ?, text = ?, body = ?
+		WHERE run_n = ? AND idx = (SELECT max(idx) FROM messages WHERE run_n = ?)`, append(row[2:], run, run)...)
+	if err == nil && n == 0 {
+		err = errors.New("the run has none")
+	}
+	return hob.Wrap("rewrite a run's last message", err)
+}
+
+// writeOutcome notes how a run ended or why it rests; nothing where the commit leaves it under way. What a run that ended
+// has asked people for is not wanted any more.
 func writeOutcome(ctx context.Context, t *tx, run int64, o *hob.Outcome) error {
 	if o == nil {
 		return nil
@@ -253,9 +294,32 @@ func writeOutcome(ctx context.Context, t *tx, run int64, o *hob.Outcome) error {
 	if err != nil {
 		return fmt.Errorf("encode a run's usage: %w", err)
 	}
-	_, err = t.exec(ctx, `UPDATE run_details SET code = ?, error = ?, content = ?, steps = ?, token_usage = ? WHERE run_n = ?`,
+	pending, err := returning(ctx, t, scanInt, `UPDATE run_details SET code = ?, error = ?, content = ?, steps = ?, token_usage = ?
+		WHERE run_n = ? RETURNING (SELECT count(*) FROM approvals WHERE approvals.run_n = run_details.run_n AND status = 'pending')`,
 		o.Code, o.Error, o.Content, int64(o.Steps), string(usage), run)
-	return hob.Wrap("write a run's outcome", err)
+	switch {
+	case err != nil:
+		return hob.Wrap("write a run's outcome", err)
+	case o.Status == hob.AwaitingApproval:
+		return rest(ctx, t, run, o.Wake)
+	case o.Status.Final() && pending > 0:
+		_, err = t.exec(ctx, `UPDATE approvals SET status = 'cancelled' WHERE run_n = ? AND status = 'pending'`, run)
+	}
+	return hob.Wrap("cancel a run's approvals", err)
+}
+
+// rest says when a run that rests is taken up at the latest. It does not rest at all where it would wait for what is there
+// already. That is looked at here, behind the commit's first statement: whoever decides holds the run's row, so that it
+// either came before and is seen, or comes after and finds the run at rest.
+func rest(ctx context.Context, t *tx, run int64, after time.Duration) error {
+	_, err := t.exec(ctx, `UPDATE runs SET woken = 1,
+		status = CASE WHEN cancel_code <> '' OR EXISTS (SELECT 1 FROM approvals WHERE run_n = ? AND settled = 0 AND
+			(status <> 'pending' OR expires_at BETWEEN 1 AND {now})) THEN 'queued' ELSE status END,
+		wake_at = (SELECT coalesce(min(at), 0) FROM (
+			SELECT expires_at AS at FROM approvals WHERE run_n = ? AND status = 'pending' AND expires_at > 0
+			UNION ALL SELECT {now} + ? WHERE ? = 1) AS x)
+		WHERE n = ?`, run, run, after.Microseconds(), flag(after > 0), run)
+	return hob.Wrap("lay a run to rest", err)
 }
 
 // fenced tells why a commit was not let in.

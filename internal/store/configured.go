@@ -12,7 +12,7 @@ import (
 // maxConfigured is how many agents, or workspaces, the cache knows; at the bound it begins anew.
 const maxConfigured = 4096
 
-// configured remembers what every start of a run asks for: agents, what they are offered, a workspace's settings and
+// configured remembers what every start of a run asks for: agents, their hooks, what they are offered, a workspace's settings and
 // provider keys, model profiles. It is on where this process alone writes the database; where others may, every question
 // goes to the database. What it gives is shared and must not be changed.
 type configured struct {
@@ -27,6 +27,7 @@ type configured struct {
 	settings map[hob.WorkspaceID]map[string]hob.StoredSetting
 	keys     map[hob.WorkspaceID][]hob.ProviderKey
 	profiles map[everybody][]hob.ModelProfile
+	hooks    map[hob.AgentID][]hob.Hook
 }
 
 // everybody is the key of what belongs to the server as a whole.
@@ -44,7 +45,7 @@ func (c *configured) forget() {
 	defer c.mu.Unlock()
 	c.writes++
 	c.agents, c.assigned, c.scopes, c.builtins = nil, nil, nil, nil
-	c.settings, c.keys, c.profiles = nil, nil, nil
+	c.settings, c.keys, c.profiles, c.hooks = nil, nil, nil, nil
 }
 
 // recall gives what from remembers under an id, or reads and keeps it. What was read while the configuration changed is
@@ -84,6 +85,7 @@ func builtinsOf(c *configured) *map[hob.WorkspaceID]map[string]hob.BuiltinChange
 }
 func keysOf(c *configured) *map[hob.WorkspaceID][]hob.ProviderKey { return &c.keys }
 func profilesOf(c *configured) *map[everybody][]hob.ModelProfile  { return &c.profiles }
+func hooksOf(c *configured) *map[hob.AgentID][]hob.Hook           { return &c.hooks }
 func settingsOf(c *configured) *map[hob.WorkspaceID]map[string]hob.StoredSetting {
 	return &c.settings
 }

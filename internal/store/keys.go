@@ -139,9 +139,8 @@ func (s *DB) RevokeKey(ctx context.Context, by hob.Principal, id hob.KeyID) (hob
 		if _, err = t.exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, k.RevokedAt.Micros(), key); err != nil {
 			return err
 		}
-		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE completed_at = 0 AND workspace_id = ? AND started_by = ? AND cancel_code = ''`,
-			hob.CodeKeyRevoked, string(by.Workspace), starter(k.Principal()))
-		return err
+		return cancelRuns(ctx, t, hob.CodeKeyRevoked, "workspace_id = ? AND started_by = ? AND n IN "+unfinished,
+			string(by.Workspace), starter(k.Principal()))
 	})
 	if err != nil {
 		return hob.Key{}, err

@@ -71,7 +71,36 @@ func loadState(ctx context.Context, t *tx, x storedRun, st hob.RunState) (hob.Ru
 	}
 	st.VoidFrom, err = one(ctx, t, scanInt, `SELECT coalesce(min(seq), 0) FROM run_events
 		WHERE run_n = ? AND seq > ? AND type IN `+textTypes, x.n, step.Seq)
-	return st, err
+	if err != nil {
+		return st, err
+	}
+	return st, loadPeople(ctx, t, x.n, &st)
+}
+
+// loadPeople reads what the run's hooks and people have said so far, and which attempt it has told of.
+func loadPeople(ctx context.Context, t *tx, run int64, st *hob.RunState) (err error) {
+	events, err := many(ctx, t, scanRunEvent, `SELECT run_n, seq, type, ts, data FROM run_events
+		WHERE run_n = ? AND type IN ('`+string(hob.EventHookResult)+`', '`+string(hob.EventAttempt)+`') ORDER BY seq`, run)
+	if err != nil {
+		return err
+	}
+	st.Told = 1
+	for _, e := range events {
+		var told hob.AttemptEvent
+		var hook hob.HookResultEvent
+		if e.Type == hob.EventAttempt {
+			err = json.Unmarshal(e.Data, &told)
+			st.Told = told.Attempt
+		} else {
+			err = json.Unmarshal(e.Data, &hook)
+			st.Hooks = append(st.Hooks, hook)
+		}
+		if err != nil {
+			return fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+	}
+	st.Approvals, err = many(ctx, t, scanApproval, approvalQuery+` WHERE a.run_n = ? ORDER BY a.n`, run)
+	return err
 }
 
 // textTypes are the events that carry streamed text: the deltas, and the chunks of runs without tools.
@@ -79,7 +108,8 @@ const textTypes = `('` + string(hob.EventContentDelta) + `', '` + string(hob.Eve
 
 // Claim takes over runs. Two processes never get the same run: on SQLite they write one after the other, on Postgres each
 // leaves out what the other has locked. What is leased to the owner itself is not taken, whether its lease is over or not:
-// that would take it from the very process that drives it.
+// that would take it from the very process that drives it. A run that is taken up from waiting for approvals begins no new
+// attempt by that.
 func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit int, all bool) ([]hob.Claimed, error) {
 	if owner == "" {
 		return nil, fmt.Errorf("claim runs: an owner is needed")
@@ -88,11 +118,15 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 	now := s.now()
 	all = all || seeded.Bug("steal_lease")
 	err := s.write(ctx, "claim runs", func(ctx context.Context, t *tx) (err error) {
+		if _, err = t.exec(ctx, `UPDATE runs SET status = 'queued' WHERE n IN (SELECT n FROM runs
+			WHERE status = 'awaiting_approval' AND wake_at BETWEEN 1 AND {now} ORDER BY wake_at LIMIT ? {skip})`, int64(limit)); err != nil {
+			return fmt.Errorf("wake runs: %w", err)
+		}
 		list, err = many(ctx, t, func(r row) (c hob.Claimed, err error) { err = r.Scan(&c.Run, &c.Epoch); return c, err },
-			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1,
-				stalls = stalls + 1, status = 'running',
+			`UPDATE runs SET lease_owner = ?, lease_until = {now} + ?, epoch = epoch + 1, attempt = attempt + 1 - woken,
+				stalls = stalls + 1 - woken, woken = 0, wake_at = 0, status = 'running',
 				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END
-			WHERE n IN (SELECT n FROM runs WHERE completed_at = 0 AND (held = 0 OR cancel_code <> '')
+			WHERE n IN (SELECT n FROM runs WHERE `+driven+` AND (held = 0 OR cancel_code <> '')
 				AND (status = 'queued' OR status = 'running' AND lease_owner <> ? AND (? = 1 OR lease_until < {now}))
 				ORDER BY n LIMIT ? {skip})
 			RETURNING id, epoch`, owner, lease.Microseconds(), now, owner, flag(all), int64(limit))
@@ -116,7 +150,7 @@ func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[
 	}
 	err := s.write(ctx, "renew leases", func(ctx context.Context, t *tx) error {
 		clear(leased)
-		if _, err := t.exec(ctx, `UPDATE runs SET lease_until = {now} + ? WHERE lease_owner = ? AND completed_at = 0`,
+		if _, err := t.exec(ctx, `UPDATE runs SET lease_until = {now} + ? WHERE lease_owner = ? AND `+driven,
 			lease.Microseconds(), owner); err != nil {
 			return err
 		}
@@ -126,7 +160,7 @@ func (s *DB) Renew(ctx context.Context, owner string, lease time.Duration) (map[
 			err = r.Scan(&id, &code)
 			leased[id] = code
 			return struct{}{}, err
-		}, `SELECT id, cancel_code FROM runs WHERE lease_owner = ? AND completed_at = 0`, owner)
+		}, `SELECT id, cancel_code FROM runs WHERE lease_owner = ? AND `+driven, owner)
 		return err
 	})
 	if err != nil {
@@ -142,7 +176,7 @@ func (s *DB) Release(ctx context.Context, owner string, stalled bool, runs ...ho
 		return nil
 	}
 	var f filter
-	f.where("lease_owner = ? AND completed_at = 0", owner)
+	f.where("lease_owner = ? AND "+driven, owner)
 	set := "lease_owner = '', lease_until = 0"
 	if !stalled {
 		set += ", stalls = stalls - 1"
@@ -170,7 +204,31 @@ func runIDs(runs []hob.RunID) []string {
 	return ids
 }
 
-// RequestCancel marks an unfinished run; the first code stays.
+// The unfinished runs are those that somebody drives or is to drive, and those that rest until an approval is decided. Each
+// kind has an index, which a statement uses that has its condition word for word.
+const (
+	driven  = `completed_at = 0 AND status <> 'awaiting_approval'`
+	resting = `status = 'awaiting_approval'`
+	// unfinished are the numbers of both, at one moment: a run that goes from one kind to the other is not missed.
+	unfinished = `(SELECT n FROM runs WHERE ` + driven + ` UNION ALL SELECT n FROM runs WHERE ` + resting + `)`
+)
+
+// wake lets a run that rests be claimed; any other stays as it is. The transaction holds the run's row, so that neither a
+// commit that lays it to rest nor what it is woken for is missed.
+func wake(ctx context.Context, t *tx, run int64) error {
+	_, err := t.exec(ctx, `UPDATE runs SET status = 'queued' WHERE n = ? AND `+resting, run)
+	return hob.Wrap("wake a run", err)
+}
+
+// cancelRuns marks what a condition picks of the unfinished runs for cancelling, and wakes those that rest; the first code
+// stays.
+func cancelRuns(ctx context.Context, t *tx, code, which string, args ...any) error {
+	_, err := t.exec(ctx, `UPDATE runs SET cancel_code = ?, status = CASE WHEN `+resting+` THEN 'queued' ELSE status END
+		WHERE completed_at = 0 AND cancel_code = '' AND `+which, append([]any{code}, args...)...)
+	return hob.Wrap("mark runs for cancelling", err)
+}
+
+// RequestCancel marks an unfinished run; the first code stays. One that rests is woken.
 func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, code string) (hob.Run, error) {
 	if code == "" {
 		code = hob.CodeCancelled
@@ -180,8 +238,7 @@ func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, 
 		if x, err = readRun(ctx, t, by, hob.ScopeRun, id); err != nil || x.Status.Final() || seeded.Bug("cancel_lost") {
 			return err
 		}
-		_, err = t.exec(ctx, `UPDATE runs SET cancel_code = ? WHERE n = ? AND completed_at = 0 AND cancel_code = ''`, code, x.n)
-		return err
+		return cancelRuns(ctx, t, code, "n = ?", x.n)
 	})
 	if err != nil {
 		return hob.Run{}, err

@@ -56,10 +56,17 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_run ON approvals (run_n, n);
 CREATE INDEX approvals_inbox ON approvals (workspace_id, status, n);
 
--- When a run that waits for approvals is taken up at the latest, 0 where it may wait for ever.
+-- wake_at is when a run that waits for approvals is taken up at the latest, 0 where it may wait for ever. woken is 1 from
+-- the moment it rests until it is claimed: that claim is no new attempt. Runs that rest have an index of their own, so that
+-- whoever looks for runs to drive does not come by thousands of them.
 ALTER TABLE runs ADD COLUMN wake_at {int} NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN woken {int} NOT NULL DEFAULT 0;
+DROP INDEX runs_open;
+CREATE INDEX runs_open ON runs (completed_at, lease_owner) WHERE completed_at = 0 AND status <> 'awaiting_approval';
+CREATE INDEX runs_resting ON runs (wake_at) WHERE status = 'awaiting_approval';
 
--- next_at is when a delivery is due, or due again should the process that sends it end.
+-- next_at is when a queued delivery is due, or due again should the process that sends it end; of one that is done, when it
+-- is deleted.
 CREATE TABLE deliveries (
 	n            {serial},
 	id           {key} NOT NULL UNIQUE,

@@ -46,7 +46,7 @@ func commitKept(w *world) {
 	want := r
 	want.LastSeq, want.Usage = 4, spent.Add(spent)
 	if d := cmp.Diff(hob.RunState{
-		Run: want, Actions: map[string]int64{hob.ActionModelCall: 2}, Calls: calls, VoidFrom: 3, Step: 1,
+		Run: want, Actions: map[string]int64{hob.ActionModelCall: 2}, Calls: calls, VoidFrom: 3, Step: 1, Told: 1,
 		Pin:      json.RawMessage(`{"agent":{"name":"first"},"tools":[]}`),
 		Messages: append([]hob.Message{{Role: hob.RoleUser, Content: "hello from " + string(r.ID)}}, messages...),
 	}, st); d != "" {

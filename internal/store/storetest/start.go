@@ -44,7 +44,7 @@ func startKept(w *world) {
 	}
 	st, err := w.s.Load(w.ctx, n.Run.ID)
 	w.must(err)
-	if d := cmp.Diff(hob.RunState{Run: want, Actions: map[string]int64{}, Pin: n.Pin, Messages: []hob.Message{n.Message}, Step: 1}, st); d != "" {
+	if d := cmp.Diff(hob.RunState{Run: want, Actions: map[string]int64{}, Pin: n.Pin, Messages: []hob.Message{n.Message}, Step: 1, Told: 1}, st); d != "" {
 		w.t.Fatalf("-want +loaded:\n%s", d)
 	}
 	events, err := w.s.Events(w.ctx, w.alice, n.Run.ID, 0, 10)
