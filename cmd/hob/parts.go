@@ -21,6 +21,7 @@ import (
 	"hob/internal/builtin"
 	"hob/internal/config"
 	"hob/internal/egress"
+	"hob/internal/hook"
 	"hob/internal/provider"
 	"hob/internal/sandbox"
 	"hob/internal/seal"
@@ -42,6 +43,7 @@ type parts struct {
 	sandbox     *sandbox.Sandbox // nil = no code is run on this machine
 	tools       *builtin.Set
 	models      *provider.Registry
+	hooks       *hook.Sender
 
 	own atomic.Pointer[netip.AddrPort] // the address the server listens on, which no tool may reach
 }
@@ -79,6 +81,7 @@ func (w world) open(ctx context.Context, c config.Config, log *slog.Logger) (_ *
 	p.addWeb(&deps, c)
 	p.addCode(&deps, c, log)
 	p.tools = builtin.New(deps)
+	p.hooks = hook.New(hook.Config{Egress: p.guard, Store: p.store, Log: log, Version: buildVersion(), Limits: hook.Limits{Drain: closeTime}})
 	p.models = provider.New(provider.Config{
 		OpenAI: provider.Endpoint(c.OpenAI), Anthropic: provider.Endpoint(c.Anthropic),
 		Gemini: provider.Endpoint(c.Gemini), OpenRouter: provider.Endpoint(c.OpenRouter), OllamaHost: c.OllamaHost,
