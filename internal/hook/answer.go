@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"unicode/utf8"
@@ -30,33 +31,34 @@ func readAnswer(body []byte) (hob.HookAnswer, error) {
 			a.Deny = *action == string(hob.HookDeny)
 		}
 	}
-	var text *string
-	err := member(members, "message", "text", &text)
+	text, err := member[string](members, "message", "text")
 	if text != nil {
 		a.Message = shortened(*text)
 	}
-	var object map[string]json.RawMessage
-	err = errors.Join(err, member(members, "modified_input", "an object", &object))
+	object, badInput := member[map[string]json.RawMessage](members, "modified_input", "an object")
 	if object != nil {
 		a.ModifiedInput, _ = hob.Canonical(members["modified_input"]) // part of what was checked
 	}
-	err = errors.Join(err, member(members, "modified_output", "text", &a.ModifiedOutput))
+	var badOutput error
+	a.ModifiedOutput, badOutput = member[string](members, "modified_output", "text")
+	err = cmp.Or(err, badInput, badOutput)
 	if err != nil && !a.Deny {
 		return hob.HookAnswer{}, err
 	}
 	return a, nil
 }
 
-// member reads a member into a pointer or map, which stays nil where it is absent or null.
-func member(members map[string]json.RawMessage, name, kind string, into any) error {
+// member reads a member, nil where it is absent, null or of another kind.
+func member[T any](members map[string]json.RawMessage, name, kind string) (*T, error) {
 	raw, there := members[name]
 	if !there {
-		return nil
+		return nil, nil //nolint:nilnil // absent is no fault
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return failed("the hook's answer has a %s that is not %s", name, kind)
+	var v *T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, failed("the hook's answer has a %s that is not %s", name, kind)
 	}
-	return nil
+	return v, nil
 }
 
 // shortened cuts a message to what is kept of it.
