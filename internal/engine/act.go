@@ -72,7 +72,8 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 	}
 	states := a.calls[base:]
 	a.verdicts = a.judge(calls, states) // by the standing that was looked at before the log was locked
-	if a.repeats() == "" {
+	a.clear = a.unguarded(states)
+	if a.repeats() == "" && !slices.Contains(a.clear, unscreened) {
 		for _, i := range a.next(states) {
 			a.intend(b, &states[i])
 		}
@@ -82,11 +83,12 @@ func (a *active) planCalls(b *batch, step int, calls []hob.ToolCall) {
 	}
 }
 
-// announce tells of a call that is about to leave the planned state: before it is carried out, or refused.
+// announce tells of a call, once: before hooks are asked about it, it is carried out or refused.
 func (a *active) announce(b *batch, s *hob.CallState) {
-	if s.Status != hob.CallPlanned {
+	if s.Status != hob.CallPlanned || !s.StartedAt.IsZero() {
 		return
 	}
+	s.StartedAt = hob.Time{Time: a.e.Clock()}
 	var bad string
 	if calls := a.pending(); s.Index < len(calls) {
 		bad = calls[s.Index].Bad
@@ -96,10 +98,13 @@ func (a *active) announce(b *batch, s *hob.CallState) {
 			EventHead: h, Step: s.Step, ToolName: s.Name, Arguments: s.Arguments, CallID: s.ID, BadArguments: bad,
 		}
 	})
+	if s.Index < len(a.told) && a.told[s.Index] != nil {
+		a.hookResult(b, *a.told[s.Index])
+	}
 }
 
-// next gives the open calls that are to be carried out now: all parallel ones, else the first exclusive one. Calls that
-// the gate refused are not among them.
+// next gives the open calls that are to be carried out now: all parallel ones, else the first exclusive one, which waits for
+// its approval before those behind it are begun. Calls that the gate refused are not among them.
 func (a *active) next(states []hob.CallState) []int {
 	var parallel []int
 	exclusive := -1
@@ -107,13 +112,16 @@ func (a *active) next(states []hob.CallState) []int {
 		if states[i].Status == hob.CallDone || a.verdicts[i] != nil {
 			continue
 		}
-		if a.plan.tools[states[i].Name].spec.Parallel {
+		switch {
+		case !a.plan.tools[states[i].Name].spec.Parallel:
+			if exclusive < 0 {
+				exclusive = i
+			}
+		case a.clear[i] == cleared:
 			parallel = append(parallel, i)
-		} else if exclusive < 0 {
-			exclusive = i
 		}
 	}
-	if len(parallel) == 0 && exclusive >= 0 {
+	if len(parallel) == 0 && exclusive >= 0 && a.clear[exclusive] == cleared {
 		return []int{exclusive}
 	}
 	return parallel
@@ -132,22 +140,25 @@ func (a *active) intend(b *batch, s *hob.CallState) {
 // act carries out the calls of the last step and puts their results into the history, in call order.
 func (a *active) act(calls []hob.ToolCall) (end ending, ok, done bool) {
 	states := a.calls[len(a.calls)-len(calls):]
-	if why := a.repeats(); why != "" {
+	if why := a.repeats(); why != "" && !begun(states) {
 		a.settleRest(calls, states, "Not executed: "+why)
 		return ending{hob.Failed, hob.CodeDoomLoop, why}, true, true
 	}
 	if a.verdicts == nil { // taken up again
 		a.look(calls)
 		a.verdicts = a.judge(calls, states)
+		a.clear = a.unguarded(states)
 	}
 	a.takeUp(states)
-	for i := range states {
-		if r := a.verdicts[i]; r != nil && states[i].Status != hob.CallDone {
-			a.finish(&states[i], *r, a.log.note)
-		}
-	}
+	a.refuse(states)
+	a.screen(states)
+	a.refuse(states)
 	for a.cause() == nil {
 		now := a.next(states)
+		if len(now) == 0 && slices.Contains(a.clear, waiting) {
+			end, ok = a.rest()
+			return end, ok, true
+		}
 		if len(now) == 0 {
 			a.closeStep(calls, states)
 			return end, true, false
@@ -164,11 +175,32 @@ func (a *active) act(calls []hob.ToolCall) (end ending, ok, done bool) {
 	return end, ok, true
 }
 
+// begun says whether a call of a step has left its first state.
+func begun(states []hob.CallState) bool {
+	return slices.ContainsFunc(states, func(s hob.CallState) bool { return s.Status != hob.CallPlanned || !s.StartedAt.IsZero() })
+}
+
+// refuse finishes the calls that the gate or the hooks refused.
+func (a *active) refuse(states []hob.CallState) {
+	for i := range states {
+		if r := a.verdicts[i]; r != nil && states[i].Status != hob.CallDone && a.cause() == nil {
+			a.finish(&states[i], *r, a.log.note)
+			a.clear[i] = cleared
+		}
+	}
+}
+
 // takeUp settles what a process before this one had intended and may have done: what can be repeated is intended anew,
-// the rest gets the result that says so.
+// the rest gets the result that says so. What had come to a result is asked about on.
 func (a *active) takeUp(states []hob.CallState) {
 	for i := range states {
 		s := &states[i]
+		if s.Status == hob.CallReturned {
+			if r, ok := a.after(s, s.Result); ok {
+				a.finish(s, a.deed(*s).trim(r, nil), a.log.note)
+			}
+			continue
+		}
 		if s.Status != hob.CallIntent || a.mine[s.ID] {
 			continue
 		}
@@ -205,7 +237,7 @@ func unknownOutcome() hob.Result {
 // ready makes the intents of the calls durable. false means that the run is not ours any more.
 func (a *active) ready(states []hob.CallState, now []int) bool {
 	for _, i := range now {
-		if states[i].Status == hob.CallPlanned {
+		if states[i].Status == hob.CallPlanned || states[i].Status == hob.CallWaiting {
 			a.log.note(func(b *batch) { a.intend(b, &states[i]) })
 		}
 	}
@@ -219,7 +251,7 @@ func (a *active) ready(states []hob.CallState, now []int) bool {
 func (a *active) carryOut(states []hob.CallState, now []int) {
 	if len(now) == 1 { // the result leaves with whatever follows it
 		s := &states[now[0]]
-		if r, ok := a.execute(*s); ok {
+		if r, ok := a.execute(s); ok {
 			a.finish(s, r, a.log.note)
 		}
 		return
@@ -230,7 +262,7 @@ func (a *active) carryOut(states []hob.CallState, now []int) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if r, ok := a.execute(states[i]); ok {
+			if r, ok := a.execute(&states[i]); ok {
 				a.finish(&states[i], r, a.log.write)
 			}
 		})
@@ -240,23 +272,11 @@ func (a *active) carryOut(states []hob.CallState, now []int) {
 
 // execute carries out a call whose intent is durable. false means that the run goes to another process while the call was
 // under way: nothing is stored, and whoever takes the run up finds the intent.
-func (a *active) execute(s hob.CallState) (hob.Result, bool) {
+func (a *active) execute(s *hob.CallState) (hob.Result, bool) {
 	if !a.log.alive() {
 		return hob.Result{}, false
 	}
-	key := string(a.id) + ":" + string(s.ID)
-	if seeded.Bug("new_key_each_try") {
-		key += fmt.Sprintf(":%d", s.Attempt)
-	}
-	d := deed{
-		tool: a.plan.tools[s.Name], most: a.plan.knobs.resultChars,
-		limit: max(a.secondsLeft(), time.Second), // what is left of the budget, but enough for a call that was begun
-		call: hob.Call{
-			Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
-			Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
-			BeginBy: a.log.leased(),
-		},
-	}
+	d := a.deed(*s)
 	r, cut := a.e.perform(a.ctx, d, nil)
 	if cut {
 		if _, ours := verdict(a.cause()); !ours {
@@ -266,7 +286,31 @@ func (a *active) execute(s hob.CallState) (hob.Result, bool) {
 			r = hob.Result{IsError: true, Text: "Error: The run ended while this call was under way."}
 		}
 	}
-	return a.e.receive(d, r, nil), true
+	r = a.e.receive(d, r, nil)
+	if !r.Unknown && a.cause() == nil && a.plan.hooked(hob.PostToolUse, s.Name) {
+		var ours bool
+		if r, ours = a.after(s, r); !ours {
+			return hob.Result{}, false
+		}
+	}
+	return d.trim(r, nil), true
+}
+
+// deed is a call as it is carried out.
+func (a *active) deed(s hob.CallState) deed {
+	key := string(a.id) + ":" + string(s.ID)
+	if seeded.Bug("new_key_each_try") {
+		key += fmt.Sprintf(":%d", s.Attempt)
+	}
+	return deed{
+		tool: a.plan.tools[s.Name], most: a.plan.knobs.resultChars,
+		limit: max(a.secondsLeft(), time.Second), // what is left of the budget, but enough for a call that was begun
+		call: hob.Call{
+			Run: a.id, Session: a.run.Session, Agent: a.run.Agent, Principal: a.run.Principal, ID: s.ID, Step: s.Step,
+			Name: s.Name, Arguments: s.Arguments, Key: key, Attempt: s.Attempt,
+			BeginBy: a.log.leased(),
+		},
+	}
 }
 
 // finish stores the result of a call. The state of a call is touched by one goroutine at a time.
@@ -274,12 +318,10 @@ func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))
 	if r.Unknown {
 		a.e.unknown.Add(1)
 	}
-	s.EndedAt = hob.Time{Time: a.e.Clock()}
-	if s.StartedAt.IsZero() {
-		s.StartedAt = s.EndedAt
-	}
 	write(func(b *batch) {
 		a.announce(b, s)
+		a.withdraw(b, false, s.ID)
+		s.EndedAt = hob.Time{Time: a.e.Clock()}
 		s.Status, s.Result = hob.CallDone, r
 		s.Result.Used = nil
 		a.spendInside(b, s.Step, r.Used)
@@ -297,7 +339,7 @@ func (a *active) finish(s *hob.CallState, r hob.Result, write func(func(*batch))
 
 // closeStep puts the results into the history, in call order.
 func (a *active) closeStep(calls []hob.ToolCall, states []hob.CallState) {
-	a.verdicts = nil
+	a.verdicts, a.clear, a.told = nil, nil, nil
 	a.log.note(func(b *batch) {
 		a.answer(b, calls, states)
 		b.event(hob.EventStepCompleted, func(h hob.EventHead) any {
@@ -324,6 +366,10 @@ func (a *active) settleRest(calls []hob.ToolCall, states []hob.CallState, why st
 		s := &states[i]
 		switch {
 		case s.Status == hob.CallDone:
+		case s.Status == hob.CallReturned:
+			r := s.Result
+			r.IsError, r.Text = true, unvetted
+			a.finish(s, r, a.log.note)
 		case s.Status == hob.CallIntent && (!a.mine[s.ID] || s.Attempt > 1):
 			a.finish(s, unknownOutcome(), a.log.note)
 		default:

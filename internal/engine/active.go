@@ -22,7 +22,8 @@ type active struct {
 	ctx    context.Context //nolint:containedctx // the run's life
 	end    context.CancelCauseFunc
 
-	turn atomic.Int64 // known once the run is accepted
+	turn     atomic.Int64 // known once the run is accepted
+	awaiting atomic.Bool  // somebody was asked for an approval: readers may leave
 
 	leave   sync.Mutex // guards the four below
 	readers int
@@ -34,29 +35,35 @@ type active struct {
 
 	plan         *plan
 	run          hob.Run
-	calls        []hob.CallState     // of all steps, in order
-	opened       bool                // step_started of the first step went out with the acceptance
-	recovered    int                 // continuations of cut answers so far
-	cuts         int                 // continuations after a broken stream so far
-	verdicts     []*hob.Result       // of the gate on the calls of the step under way; nil lets one through
-	standing     standing            // of the tools that the step calls
-	mine         map[hob.CallID]bool // calls that this process intended
-	used         map[hob.CallID]bool // call ids of the conversation
-	conversation *conversation       // what the model reads; see talk
-	fixed        int                 // tokens of a request beside its messages
-	space        space               // of the model's window
-	drift        float64             // what the provider counted, by what was estimated; 0 = not known
-	refused      int                 // tokens of the last request that was refused as too long
-	failures     int                 // attempts to summarise that failed, one after the other
-	reactions    int                 // answers to refusals as too long
-	summed       bool                // a summary was made and stored in this run
-	spent        string              // which budget is used up, and that the step under way is the last
-	lastPrompt   int64               // tokens of the last model call's request
-	lastAnswer   int64               // and of its answer
-	empty        bool                // the model said nothing and was asked once more
-	repairs      int                 // times that the model was asked for another form
-	wrong        []hob.Message       // the answer that was not in the form, and what was said to it
-	partial      string              // text of an answer that did not come to its end
+	calls        []hob.CallState        // of all steps, in order
+	opened       bool                   // step_started of the first step went out with the acceptance
+	recovered    int                    // continuations of cut answers so far
+	cuts         int                    // continuations after a broken stream so far
+	verdicts     []*hob.Result          // of the gate on the calls of the step under way; nil lets one through
+	clear        []clearance            // of the same calls
+	told         []*hob.HookResultEvent // what rules of their tools decided about the same calls
+	asking       asking                 // what hooks decided
+	approvals    []*hob.Approval        // of the run, in the order in which they were asked for
+	rewritten    bool                   // hooks changed the answer
+	rested       bool                   // the run laid itself down
+	standing     standing               // of the tools that the step calls
+	mine         map[hob.CallID]bool    // calls that this process intended
+	used         map[hob.CallID]bool    // call ids of the conversation
+	conversation *conversation          // what the model reads; see talk
+	fixed        int                    // tokens of a request beside its messages
+	space        space                  // of the model's window
+	drift        float64                // what the provider counted, by what was estimated; 0 = not known
+	refused      int                    // tokens of the last request that was refused as too long
+	failures     int                    // attempts to summarise that failed, one after the other
+	reactions    int                    // answers to refusals as too long
+	summed       bool                   // a summary was made and stored in this run
+	spent        string                 // which budget is used up, and that the step under way is the last
+	lastPrompt   int64                  // tokens of the last model call's request
+	lastAnswer   int64                  // and of its answer
+	empty        bool                   // the model said nothing and was asked once more
+	repairs      int                    // times that the model was asked for another form
+	wrong        []hob.Message          // the answer that was not in the form, and what was said to it
+	partial      string                 // text of an answer that did not come to its end
 	release      context.CancelFunc
 }
 
@@ -81,9 +88,13 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 	if seeded.Bug("reset_seq") {
 		a.log.next = 1
 	}
+	a.asking.recall(p.told)
+	for i := range p.asked {
+		a.approvals = append(a.approvals, &p.asked[i])
+	}
 	if p.attempt == nil {
-		a.opened = true
-		a.log.messages = 1 // the user's message goes with the acceptance
+		a.opened = !p.hooked(hob.OnRunStart, "") // they come before the first step
+		a.log.messages = 1                       // the user's message goes with the acceptance
 		a.log.start(func(b *batch) {
 			b.event(hob.EventStart, a.startEvent)
 			for _, r := range p.past.Runs {
@@ -97,9 +108,11 @@ func (e *Engine) newActive(run hob.Run, p *plan) *active {
 					return w
 				})
 			}
-			b.event(hob.EventStepStarted, func(h hob.EventHead) any {
-				return hob.StepStartedEvent{EventHead: h, Step: 1, IsLastStep: a.maxSteps() == 1}
-			})
+			if a.opened {
+				b.event(hob.EventStepStarted, func(h hob.EventHead) any {
+					return hob.StepStartedEvent{EventHead: h, Step: 1, IsLastStep: a.maxSteps() == 1}
+				})
+			}
 		})
 		a.watchReaders()
 	}
@@ -175,7 +188,7 @@ func (a *active) watchReaders() {
 }
 
 func (a *active) abandoned() {
-	if !a.alone() {
+	if !a.alone() || a.awaiting.Load() { // who has asked a person is not given up because a client leaves
 		return
 	}
 	if a.readElsewhere() {

@@ -176,6 +176,9 @@ func (e *Engine) trialTool(ctx context.Context, g hob.Grant) (*tool, []string, e
 	if t.schema, err = e.schemas.get(fullSchema(t.spec)); err != nil {
 		return nil, nil, cannot("its input schema is not usable: " + reason(err))
 	}
+	if t.rules, err = rulesOf(t.spec); err != nil {
+		return nil, nil, cannot("its rules are not usable: " + reason(err))
+	}
 	return t, warnings, nil
 }
 
@@ -207,11 +210,12 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 	defer func() { out.Call, out.Trace, out.Took = d.call, t.passages, monotonic().Sub(began) }()
 	asked, bad := parseCall(in.Arguments)
 	d.call.Arguments = d.tool.effective(asked)
-	c := entrant{name: d.call.Name, tool: d.tool, standing: hob.Offered, bad: bad, args: d.call.Arguments}
+	c := &entrant{name: d.call.Name, tool: d.tool, standing: hob.Offered, bad: bad, args: d.call.Arguments}
 	if r := c.check(t); r != nil {
 		out.Result = *r
 		return
 	}
+	t.skip("hooks are asked in runs", StagePreToolUse, StageOnDelegation)
 	if in.DryRun {
 		t.skip("a dry run changes nothing", StageIntent, StageExecute)
 		out.Preview, out.Result = e.preview(ctx, d)
@@ -231,7 +235,9 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 			r.Unknown, r.Text = true, r.Text+"; it may have taken effect all the same"
 		}
 	}
-	if r = e.receive(d, r, t); !r.Free && !r.Unknown {
+	r = e.receive(d, r, t)
+	t.skip("hooks are asked in runs", StagePostToolUse)
+	if r = d.trim(r, t); !r.Free && !r.Unknown {
 		r.Action = cmp.Or(r.Action, hob.ActionToolCall)
 	} else {
 		r.Action = ""

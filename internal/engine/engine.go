@@ -20,21 +20,23 @@ import (
 
 // Limits are the engine's numbers; zero values take the defaults of DefaultLimits.
 type Limits struct {
-	Active       int           // runs driven at once by this process; more are refused with Unavailable
-	CallsPerStep int           // tool calls that one model answer may hold; more are answered with an error
-	Parallel     int           // parallel calls of one step under way at once
-	ResultChars  int           // characters of a tool result that the model reads
-	ToolTimeout  time.Duration // of one tool call, where the tool names none
-	ModelTimeout time.Duration // of one model call in all
-	Lease        time.Duration // of a run; renewed at a third
-	Grace        time.Duration // that a run waits for a reader to come back
-	Attempts     int           // interruptions, without any progress between them, after which a run is parked as failed
-	TailBytes    int           // events of an active run kept in memory for its readers
-	AnswerBytes  int           // text and reasoning of one model answer, its continuations included
-	Recoveries   int           // continuations of cut answers per run
-	Trials       int           // calls of the test console under way at once, of one workspace
-	TrialTime    time.Duration // of one call of the console, whatever time its tool asks for
-	Compactions  int           // failed attempts to summarise a conversation, per run, after which no other is made
+	Active         int           // runs driven at once by this process; more are refused with Unavailable
+	CallsPerStep   int           // tool calls that one model answer may hold; more are answered with an error
+	Parallel       int           // parallel calls of one step under way at once
+	ResultChars    int           // characters of a tool result that the model reads
+	ToolTimeout    time.Duration // of one tool call, where the tool names none
+	ModelTimeout   time.Duration // of one model call in all
+	Lease          time.Duration // of a run; renewed at a third
+	Grace          time.Duration // that a run waits for a reader to come back
+	Attempts       int           // interruptions, without any progress between them, after which a run is parked as failed
+	TailBytes      int           // events of an active run kept in memory for its readers
+	AnswerBytes    int           // text and reasoning of one model answer, its continuations included
+	Recoveries     int           // continuations of cut answers per run
+	Trials         int           // calls of the test console under way at once, of one workspace
+	TrialTime      time.Duration // of one call of the console, whatever time its tool asks for
+	HookTime       time.Duration // that a run waits for its http hooks in all
+	ApprovalRounds int           // times that one hook asks about one call, because its arguments were changed
+	Compactions    int           // failed attempts to summarise a conversation, per run, after which no other is made
 }
 
 // DefaultLimits are the documented limits.
@@ -44,7 +46,7 @@ func DefaultLimits() Limits {
 		ToolTimeout: 30 * time.Second, ModelTimeout: 10 * time.Minute,
 		Lease: 10 * time.Second, Grace: 15 * time.Second, Attempts: 5,
 		TailBytes: 256 << 10, Recoveries: 3, Compactions: 3, Trials: 4, TrialTime: 10 * time.Minute,
-		AnswerBytes: 2 << 20,
+		AnswerBytes: 2 << 20, HookTime: 2 * time.Minute, ApprovalRounds: 5,
 	}
 }
 
@@ -59,6 +61,8 @@ type Config struct {
 	Owner    string // names this process in leases; unique per process start
 	Alone    bool   // no other process can share the store: leases of others are void
 	Limits   Limits
+	Hooks    hob.HookCaller // nil: http hooks fail
+	Deliver  func()         // is called when something is to be delivered to hooks from the store; nil: nobody is told
 }
 
 // Engine drives the runs of one process.
@@ -88,6 +92,8 @@ type Engine struct {
 	calls, tokens, cost, summaries       atomic.Int64
 	parked, fenced                       atomic.Int64
 	toolCalls, toolsFailed, unknown      atomic.Int64
+	hooksAsked, hooksFailed              atomic.Int64
+	approvalsAsked                       atomic.Int64
 
 	leases, deaf, releases Outage
 }
@@ -105,6 +111,8 @@ func New(c Config) *Engine {
 	fill(&c.Limits.Grace, d.Grace)
 	fill(&c.Limits.Attempts, d.Attempts)
 	fill(&c.Limits.Compactions, d.Compactions)
+	fill(&c.Limits.HookTime, d.HookTime)
+	fill(&c.Limits.ApprovalRounds, d.ApprovalRounds)
 	fill(&c.Limits.Trials, d.Trials)
 	fill(&c.Limits.TrialTime, d.TrialTime)
 	fill(&c.Limits.TailBytes, d.TailBytes)
@@ -182,7 +190,8 @@ func (e *Engine) Start(ctx context.Context, by hob.Principal, in StartInput) (St
 	defer e.admission.begun(a.object.Workspace)
 	// The model is called beside the commit of the start: nothing is shown before it is durable, and a run that is not
 	// accepted has at most cost a model call. With an idempotency key the run may exist already, so that waits.
-	beside := in.Idempotency == nil
+	// Neither is anybody asked about a run that is not accepted.
+	beside := in.Idempotency == nil && !plan.hooked(hob.OnRunStart, "")
 	if beside {
 		e.launch(a)
 	}
@@ -274,20 +283,36 @@ func (e *Engine) Cancel(ctx context.Context, by hob.Principal, id hob.RunID) (ho
 	}
 	if a := e.find(id); a != nil {
 		a.stop(errCancelled)
+	} else {
+		ring(e.wake) // one that waited for approvals is taken up to be ended
 	}
 	return run.Status, nil
 }
 
-// Wait returns the run once it is final, with its actions in the usage ledger. The caller counts as a reader of the run
-// meanwhile.
+// waitLook is how often Wait looks whether a run that asked for an approval has laid itself down.
+const waitLook = 250 * time.Millisecond
+
+// Wait returns the run once it is final, with its actions in the usage ledger, or once it rests because it waits for an
+// approval. The caller counts as a reader of the run meanwhile.
 func (e *Engine) Wait(ctx context.Context, by hob.Principal, id hob.RunID) (hob.Run, map[string]int64, error) {
 	var last hob.Event
-	for batch, err := range e.Events(ctx, by, id, 0, 0) {
+	asked := 0
+	for batch, err := range e.Events(ctx, by, id, 0, waitLook) {
 		if err != nil {
 			return hob.Run{}, nil, err
 		}
-		if n := len(batch); n > 0 {
-			last = batch[n-1]
+		for _, ev := range batch {
+			switch last = ev; ev.Type { //nolint:exhaustive // the others ask nobody
+			case hob.EventApprovalRequested:
+				asked++
+			case hob.EventApprovalResolved:
+				asked--
+			}
+		}
+		if asked > 0 && len(batch) == 0 {
+			if run, err := e.Store.Run(ctx, by, id); err != nil || run.Status == hob.AwaitingApproval {
+				return run, map[string]int64{}, err
+			}
 		}
 	}
 	end := struct {
@@ -312,6 +337,8 @@ type Stats struct {
 	Lost                int64 // runs driven here that the store did not take a commit of, because they were not ours any more
 	// Tool calls carried out, those of them whose result is an error, and results that tell of an unknown outcome.
 	ToolCalls, ToolsFailed, Unknown int64
+	// Decisions of hooks, those of them that failed, and approvals that were asked for.
+	HooksAsked, HooksFailed, ApprovalsAsked int64
 	Admission
 }
 
@@ -325,6 +352,7 @@ func (e *Engine) Stats() Stats {
 		Calls: e.calls.Load(), Tokens: e.tokens.Load(), Cost: e.cost.Load(), Summaries: e.summaries.Load(),
 		Parked: e.parked.Load(), Lost: e.fenced.Load(),
 		ToolCalls: e.toolCalls.Load(), ToolsFailed: e.toolsFailed.Load(), Unknown: e.unknown.Load(),
+		HooksAsked: e.hooksAsked.Load(), HooksFailed: e.hooksFailed.Load(), ApprovalsAsked: e.approvalsAsked.Load(),
 		Admission: e.admission.stats(),
 	}
 }

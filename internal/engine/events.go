@@ -95,7 +95,7 @@ func (r *reader) elsewhere() bool {
 			return false
 		}
 		r.note()
-		if !r.wait(wake, r.e.hub.poll()) {
+		if !r.wait(wake, r.e.pollElsewhere()) {
 			return false
 		}
 	}

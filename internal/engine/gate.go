@@ -19,8 +19,8 @@ import (
 //
 // check is the part before the intent; perform and receive are the part behind it. In a run judge asks check about every
 // call of a step, and act makes the intent durable before it performs; the console, in Try, goes through the same three
-// one behind the other, without an intent: it has no run that could be taken up again. Hooks and rules have their places in
-// check and receive; until there are any, a call passes them as it is.
+// one behind the other, without an intent: it has no run that could be taken up again. Hooks belong to runs: they are asked
+// between check and the intent, see screen, and between receive and the cap, see after.
 //
 // A result of check is Free: what was refused is not counted.
 
@@ -49,11 +49,13 @@ type entrant struct {
 	standing hob.Standing
 	bad      string          // what was written in place of arguments that are a JSON object
 	args     json.RawMessage // pinned ones laid over
+	call     hob.CallID
+	told     *hob.HookResultEvent // what a rule of the tool decided, set by check
 }
 
 // check says why a call is not carried out; nil lets it through. It has no effect, so it may be asked again after a
 // restart.
-func (c entrant) check(t *trace) *hob.Result {
+func (c *entrant) check(t *trace) *hob.Result {
 	if why := c.pinned(); why != "" {
 		return t.refuse(StagePin, why)
 	}
@@ -67,7 +69,15 @@ func (c entrant) check(t *trace) *hob.Result {
 		return t.refuse(StageSchema, "Error: Input validation failed — "+faults)
 	}
 	t.pass(StageSchema, "")
-	t.skip("there are none", StageRules, StagePreToolUse, StageOnDelegation)
+	var r *hob.Result
+	if r, c.told = c.tool.ruled(&hob.CallState{ID: c.call, Name: c.name}, c.args); r != nil {
+		return t.refuse(StageRules, r.Text)
+	}
+	if c.tool.rules == nil {
+		t.skip("there are none", StageRules)
+	} else {
+		t.pass(StageRules, "")
+	}
 	return nil
 }
 
@@ -92,7 +102,7 @@ func (t *tool) effective(args json.RawMessage) json.RawMessage {
 }
 
 // pinned says why a name may not be called.
-func (c entrant) pinned() string {
+func (c *entrant) pinned() string {
 	switch {
 	case c.tool == nil:
 		return fmt.Sprintf("Error: Unknown tool '%s'", c.name)
@@ -167,7 +177,7 @@ func (e *Engine) caught(d deed, err *error) {
 	}
 }
 
-// receive is what is kept of a performed call's result.
+// receive reads what a performed call gave.
 func (e *Engine) receive(d deed, r hob.Result, t *trace) hob.Result {
 	e.toolCalls.Add(1)
 	if r.IsError {
@@ -181,7 +191,11 @@ func (e *Engine) receive(d deed, r hob.Result, t *trace) hob.Result {
 		}
 	}
 	t.pass(StageResult, "")
-	t.skip("there are none", StagePostToolUse)
+	return r
+}
+
+// trim cuts a result to what the model reads.
+func (d deed) trim(r hob.Result, t *trace) hob.Result {
 	whole := len(r.Text)
 	if !d.tool.spec.NoCap {
 		r.Text, _ = hob.Truncate(r.Text, d.most)
@@ -221,13 +235,15 @@ func takeMark(text string) (rest string, set bool) {
 // judge asks check about the calls of a step. Each call's tool has to stand to the agent as it did when the run began.
 func (a *active) judge(calls []hob.ToolCall, states []hob.CallState) []*hob.Result {
 	out := make([]*hob.Result, len(calls))
+	a.told = make([]*hob.HookResultEvent, len(calls))
 	for i, c := range calls {
 		if text := a.beyond(i, states[i]); text != "" {
 			out[i] = &hob.Result{IsError: true, Free: true, Text: "Error: " + text}
 			continue
 		}
 		t := a.plan.tools[c.Name] // exact names of the frozen set only
-		out[i] = entrant{name: c.Name, tool: t, standing: a.stands(t), bad: c.Bad, args: states[i].Arguments}.check(nil)
+		e := &entrant{name: c.Name, tool: t, standing: a.stands(t), bad: c.Bad, args: states[i].Arguments, call: c.ID}
+		out[i], a.told[i] = e.check(nil), e.told
 	}
 	return out
 }

@@ -81,7 +81,7 @@ func (a *active) recheck(calls []hob.ToolCall, states []hob.CallState, now []int
 	all := true
 	for _, i := range now {
 		t := a.plan.tools[states[i].Name]
-		if why := (entrant{name: states[i].Name, tool: t, standing: a.stands(t)}).pinned(); why != "" {
+		if why := (&entrant{name: states[i].Name, tool: t, standing: a.stands(t)}).pinned(); why != "" {
 			a.verdicts[i] = (*trace)(nil).refuse(StagePin, why)
 			if s := &states[i]; s.Attempt > 1 && s.Recovery != hob.RecoverRead { // an earlier try may have done it
 				a.verdicts[i] = new(unknownOutcome())

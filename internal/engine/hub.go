@@ -12,6 +12,7 @@ import (
 const (
 	pollDeaf  = 200 * time.Millisecond // between two looks at a run of another process that nobody tells of
 	pollSure  = time.Second            // the same where its changes are told
+	pollAlone = 15 * time.Second       // the same where no other process can drive it: whoever takes it up here tells
 	watchWait = time.Second            // before the store is asked again to tell of changes
 
 	// Its followers' process notes so often that a run is read, and for so long, so that its driver does not take it for
@@ -88,6 +89,14 @@ func (h *hub) wake(id hob.RunID) {
 			ring(c)
 		}
 	}
+}
+
+// pollElsewhere is how long a follower of a run that nobody drives here waits before it looks for itself.
+func (e *Engine) pollElsewhere() time.Duration {
+	if e.Alone {
+		return pollAlone
+	}
+	return e.hub.poll()
 }
 
 // poll is how long a follower waits for news before it looks for itself.

@@ -140,6 +140,30 @@ func (b *batch) usage(u hob.UsageEntry) {
 // actions are those of the run in the ledger so far.
 func (b *batch) actions() map[string]int64 { return maps.Clone(b.l.booked) }
 
+// approval writes a new approval, or what became of one.
+func (b *batch) approval(p hob.Approval) {
+	for i := range b.l.open.Approvals {
+		if b.l.open.Approvals[i].ApprovalID == p.ApprovalID {
+			b.l.open.Approvals[i] = p
+			return
+		}
+	}
+	b.l.open.Approvals = append(b.l.open.Approvals, p)
+}
+
+func (b *batch) delivery(d hob.Delivery) { b.l.open.Deliveries = append(b.l.open.Deliveries, d) }
+
+func (b *batch) audit(e hob.AuditEntry) { b.l.open.Audit = append(b.l.open.Audit, e) }
+
+// rewrite puts a message in the place of the run's last.
+func (b *batch) rewrite(m hob.Message) {
+	if n := len(b.l.open.Messages); n > 0 {
+		b.l.open.Messages[n-1] = m
+		return
+	}
+	b.l.open.Rewrite = &m
+}
+
 func (b *batch) outcome(o hob.Outcome) { b.l.open.Outcome = &o; b.urgent = true }
 
 // sealText makes the waiting streamed text an event.

@@ -17,6 +17,9 @@ func (a *active) drive() bool {
 		if errors.Is(a.cause(), errNotAccepted) {
 			return true
 		}
+		if a.rested {
+			return true
+		}
 		_ = a.log.sync() // what was written before is still ours, where it can be stored at all
 		return false
 	}
@@ -53,6 +56,9 @@ func (a *active) loop() (ending, bool) {
 	if end, ok, done := a.begin(); done {
 		return end, ok
 	}
+	if end, ok, done := a.admit(); done {
+		return end, ok
+	}
 	for {
 		if a.cause() != nil {
 			return a.halt()
@@ -65,7 +71,7 @@ func (a *active) loop() (ending, bool) {
 			continue
 		}
 		if a.answered() {
-			return a.answerEnds()
+			return a.respond()
 		}
 		if end, ok, done := a.think(a.run.Steps + 1); done {
 			return end, ok
@@ -87,17 +93,9 @@ func (a *active) begin() (end ending, ok, done bool) {
 	if at.Step <= a.run.Steps { // what the step said is stored, and stands
 		at.VoidFrom = 0
 	}
-	a.log.write(func(b *batch) {
-		b.event(hob.EventAttempt, func(h hob.EventHead) any {
-			at.EventHead = h
-			return *at
-		})
-		if at.VoidFrom > 0 {
-			b.event(hob.EventStepReset, func(h hob.EventHead) any {
-				return hob.StepResetEvent{EventHead: h, Step: at.Step, Reason: "recovered"}
-			})
-		}
-	})
+	if !a.plan.woken {
+		a.announceAttempt(at)
+	}
 	if a.run.CancelCode != "" {
 		a.stop(marked(a.run.CancelCode))
 		end, ok = a.halt()
@@ -110,6 +108,21 @@ func (a *active) begin() (end ending, ok, done bool) {
 		return ending{hob.Failed, hob.CodeAttempts, text}, true, true
 	}
 	return end, true, false
+}
+
+// announceAttempt tells readers that the run was interrupted, and which text is void.
+func (a *active) announceAttempt(at *hob.AttemptEvent) {
+	a.log.write(func(b *batch) {
+		b.event(hob.EventAttempt, func(h hob.EventHead) any {
+			at.EventHead = h
+			return *at
+		})
+		if at.VoidFrom > 0 {
+			b.event(hob.EventStepReset, func(h hob.EventHead) any {
+				return hob.StepResetEvent{EventHead: h, Step: at.Step, Reason: "recovered"}
+			})
+		}
+	})
 }
 
 // halt ends a run whose context has ended.
@@ -162,10 +175,10 @@ func (a *active) conclude(end ending) {
 				return hob.ErrorEvent{EventHead: h, Error: end.text, Message: end.text, Code: end.code, Step: a.run.Steps}
 			})
 		}
-		if len(a.plan.tools) > 0 && end.status == hob.Completed {
-			b.event(hob.EventChunk, func(h hob.EventHead) any {
-				return hob.ChunkEvent{EventHead: h, Content: a.run.Content}
-			})
+		a.withdraw(b, true, "")
+		if end.status == hob.Completed {
+			a.completed(b)
+			a.shown(b)
 		}
 		b.event(hob.EventComplete, func(h hob.EventHead) any { return a.completeEvent(h, end, b.actions()) })
 		b.outcome(hob.Outcome{

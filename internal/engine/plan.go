@@ -29,12 +29,17 @@ type plan struct {
 	actions  map[string]int64 // of the run in the ledger so far
 	warnings []hob.WarningEvent
 	attempt  *hob.AttemptEvent // set when a run is taken up again
+	woken    bool              // it had laid itself down: nothing was interrupted
+	hooks    []*hook
+	told     []hob.HookResultEvent // by an earlier process of the run
+	asked    []hob.Approval        // the same
 }
 
 // tool is one of the run's tools: as it was frozen, and what carries it out now.
 type tool struct {
 	spec   hob.ToolSpec
 	schema *schema
+	rules  *Rules         // of its assignment, nil where there are none
 	runner hob.ToolRunner // nil: gone since the run started
 }
 
@@ -63,6 +68,9 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 		return nil, err
 	}
 	if err := e.equip(ctx, by, p, in.Options.NoTools); err != nil {
+		return nil, err
+	}
+	if err := e.armHooks(ctx, p); err != nil {
 		return nil, err
 	}
 	p.pinned = encodeFrame(p.pin)
@@ -161,7 +169,12 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 			p.warn("tool_unavailable", "the tool "+spec.Name+" has an unusable input schema: "+err.Error())
 			continue
 		}
-		p.tools[spec.Name] = &tool{spec: spec, schema: s, runner: r}
+		rules, err := rulesOf(spec)
+		if err != nil {
+			p.warn("tool_unavailable", "the tool "+spec.Name+" has unusable rules: "+reason(err))
+			continue
+		}
+		p.tools[spec.Name] = &tool{spec: spec, schema: s, rules: rules, runner: r}
 		p.pin.Tools = append(p.pin.Tools, spec)
 	}
 	return nil
@@ -248,6 +261,7 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	}
 	p := &plan{run: s.Run, own: s.Messages, calls: s.Calls, actions: s.Actions}
 	p.attempt = &hob.AttemptEvent{Attempt: s.Run.Attempt, Step: s.Step, VoidFrom: s.VoidFrom}
+	p.woken, p.told, p.asked = s.Run.Attempt <= max(s.Told, 1), s.Hooks, s.Approvals
 	p.run.Epoch, p.run.LeaseOwner = c.Epoch, e.Owner
 	if err := json.Unmarshal(s.Pin, &p.pin); err != nil {
 		return p, hob.Wrap("read the run's frozen tools", err)
@@ -266,6 +280,9 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 	if err := e.allot(ctx, p); err != nil && hob.KindOf(err) != hob.RateLimited { // a run once accepted comes to an answer
 		return p, err
 	}
+	if err := e.rearmHooks(ctx, p); err != nil {
+		return p, err
+	}
 	live := map[string]hob.ToolRunner{}
 	if len(p.pin.Tools) > 0 {
 		runners, _, err := e.toolsOf(ctx, by, p)
@@ -282,12 +299,23 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 		if t.schema, err = e.schemas.get(fullSchema(spec)); err != nil {
 			return p, err
 		}
+		if t.rules, err = rulesOf(spec); err != nil {
+			return p, err
+		}
 		if r := live[spec.Name]; r != nil && r.Spec().Ref == spec.Ref {
 			t.runner = r
 		}
 		p.tools[spec.Name] = t
 	}
 	return p, nil
+}
+
+// rulesOf are the rules of a tool's assignment, nil where there are none.
+func rulesOf(s hob.ToolSpec) (*Rules, error) {
+	if len(s.Rules) == 0 {
+		return nil, nil
+	}
+	return CompileRules(s.Rules)
 }
 
 func fullSchema(s hob.ToolSpec) json.RawMessage {

@@ -63,7 +63,7 @@ func (a *active) think(step int) (end ending, ok, done bool) {
 	if a.run.Steps = step; len(a.pending()) > 0 {
 		return end, true, false
 	}
-	end, ok = a.answerEnds()
+	end, ok = a.respond()
 	return end, ok, true
 }
 
@@ -193,7 +193,9 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 	write := func(s string) {
 		if s != "" {
 			ans.text.WriteString(s)
-			a.log.write(func(b *batch) { b.streamed(text, s) })
+			if !a.holds() {
+				a.log.write(func(b *batch) { b.streamed(text, s) })
+			}
 		}
 	}
 	for d, err := range a.plan.model.Provider.Stream(ctx, req) {
@@ -211,7 +213,9 @@ func (a *active) stream(step int, last bool, ans *answer) error {
 		if d.Reasoning != "" {
 			s := clean(d.Reasoning)
 			ans.reasoning.WriteString(s)
-			a.log.write(func(b *batch) { b.streamed(thought, s) })
+			if !a.holds() {
+				a.log.write(func(b *batch) { b.streamed(thought, s) })
+			}
 		}
 		if len(d.Searches) > 0 {
 			seen += fruitful(d.Searches)
@@ -268,7 +272,8 @@ func (a *active) record(step int, last bool, ans *answer) {
 		write = a.log.note // the end of the run follows
 	}
 	write(func(b *batch) {
-		if s := ans.reasoning.String(); s != "" {
+		a.released(b, step, m)
+		if s := ans.reasoning.String(); s != "" && (!a.holds() || len(m.Calls) > 0) {
 			b.event(hob.EventReasoning, func(h hob.EventHead) any {
 				return hob.ReasoningEvent{EventHead: h, Step: step, Source: "thinking", Content: s}
 			})
@@ -292,7 +297,7 @@ func (a *active) record(step int, last bool, ans *answer) {
 // would look like an answer.
 func (a *active) keepPartial(step int, ans *answer) {
 	a.run.Steps = step
-	if strings.TrimSpace(ans.text.String()) != "" {
+	if strings.TrimSpace(ans.text.String()) != "" && !a.holds() {
 		a.partial = ans.text.String()
 		a.run.Content = a.partial
 	}
