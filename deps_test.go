@@ -23,7 +23,7 @@ const module = "hob"
 const (
 	softFile, hardFile = 400, 800
 	softFunc, hardFunc = 60, 100
-	rootFiles          = 18
+	rootFiles          = 19
 	rootLines          = 4000
 )
 

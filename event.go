@@ -177,7 +177,7 @@ type OutputRecoveryEvent struct {
 type StepResetEvent struct {
 	EventHead
 	Step   int    `json:"step"`
-	Reason string `json:"reason"` // output_recovery, rate_limit, model_error, prompt_too_long, response_format, recovered
+	Reason string `json:"reason"` // output_recovery, rate_limit, model_error, prompt_too_long, response_format, pre_response, recovered
 }
 
 // ProactiveCompactEvent says that the conversation was made shorter before a model call, because it nears the model's

@@ -235,7 +235,10 @@ func (l *runLog) flush() {
 		began := monotonic()
 		err := l.e.Store.Commit(context.WithoutCancel(l.e.base), c)
 		l.e.written(began, err)
-		l.settle(c.Events, c.Outcome != nil, err)
+		if err == nil && len(c.Deliveries) > 0 && l.e.Deliver != nil {
+			l.e.Deliver()
+		}
+		l.settle(c.Events, c.Outcome != nil && c.Outcome.Status.Final(), err)
 		if err != nil {
 			return
 		}
