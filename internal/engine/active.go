@@ -24,6 +24,7 @@ type active struct {
 
 	turn     atomic.Int64 // known once the run is accepted
 	awaiting atomic.Bool  // somebody was asked for an approval: readers may leave
+	rested   atomic.Bool  // the run lays itself down, or has
 
 	leave   sync.Mutex // guards the four below
 	readers int
@@ -45,7 +46,6 @@ type active struct {
 	asking       asking                 // what hooks decided
 	approvals    []*hob.Approval        // of the run, in the order in which they were asked for
 	rewritten    bool                   // hooks changed the answer
-	rested       bool                   // the run laid itself down
 	standing     standing               // of the tools that the step calls
 	mine         map[hob.CallID]bool    // calls that this process intended
 	used         map[hob.CallID]bool    // call ids of the conversation

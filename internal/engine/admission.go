@@ -244,7 +244,12 @@ func monotonic() time.Time { return time.Now() } //nolint:forbidigo // hob.Clock
 func (e *Engine) admit(a *active) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.active[a.id] != nil {
+	switch old := e.active[a.id]; {
+	case old == nil:
+	case old.rested.Load(): // it was woken before who laid it down has gone
+		delete(e.active, a.id)
+		e.admission.leave(old.object.Workspace)
+	default:
 		return hob.Errorf(hob.Conflict, "run %s is already driven here", a.id)
 	}
 	var err error

@@ -233,14 +233,14 @@ func (a *active) rest() (ending, bool) {
 	if deadline, ok := a.ctx.Deadline(); ok {
 		wake = max(time.Until(deadline), time.Millisecond)
 	}
+	a.rested.Store(true) // before it can be woken
 	a.log.write(func(b *batch) {
 		b.outcome(hob.Outcome{
 			Status: hob.AwaitingApproval, Content: a.run.Content, Steps: a.run.Steps, Usage: a.run.Usage, Wake: wake,
 		})
 	})
-	if a.log.sync() == nil {
-		a.rested = true
-		ring(a.e.wake) // it may have been decided before it lay down
+	if a.log.sync() != nil {
+		a.rested.Store(false)
 	}
 	return ending{}, false
 }

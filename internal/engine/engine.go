@@ -365,6 +365,9 @@ func (e *Engine) launch(a *active) {
 		if e.forget(a); !ours && !errors.Is(a.cause(), errHandover) { // those are released all at once
 			e.giveBack(a.id, err)
 		}
+		if a.rested.Load() {
+			ring(e.wake) // it may have been decided before it lay down
+		}
 	})
 }
 

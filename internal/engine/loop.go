@@ -17,7 +17,7 @@ func (a *active) drive() bool {
 		if errors.Is(a.cause(), errNotAccepted) {
 			return true
 		}
-		if a.rested {
+		if a.rested.Load() {
 			return true
 		}
 		_ = a.log.sync() // what was written before is still ours, where it can be stored at all
