@@ -98,7 +98,8 @@ type BuiltinChange struct {
 	Version  int64           `json:"version"`                      // 1 before the first change, and one more with each
 }
 
-// Under lays the change's configuration under an assignment's: of a key that both have, the assignment's holds.
+// Under lays the change's configuration under an assignment's: of a key that both have, the assignment's holds. Rules are
+// joined, the change's first, so that an assignment can add to what the workspace forbids and take nothing away.
 func (c *BuiltinChange) Under(override json.RawMessage) (json.RawMessage, error) {
 	if c == nil || len(c.Config) == 0 || string(c.Config) == "{}" {
 		return override, nil
@@ -108,15 +109,41 @@ func (c *BuiltinChange) Under(override json.RawMessage) (json.RawMessage, error)
 		if len(layer) == 0 || string(layer) == "null" {
 			continue
 		}
+		below := merged["rules"]
+		delete(merged, "rules")
 		if err := json.Unmarshal(layer, &merged); err != nil {
 			return nil, Errorf(Invalid, "config_override must be an object").With("field", "config_override")
 		}
+		var err error
+		if merged["rules"], err = joined(below, merged["rules"]); err != nil {
+			return nil, err
+		}
+	}
+	if merged["rules"] == nil {
+		delete(merged, "rules")
 	}
 	out, err := json.Marshal(merged)
 	if err != nil {
 		return nil, Wrap("lay a configuration over another", err)
 	}
 	return out, nil
+}
+
+// joined appends one list to another. Nothing and null are no list at all.
+func joined(first, second json.RawMessage) (json.RawMessage, error) {
+	var all []json.RawMessage
+	for _, raw := range []json.RawMessage{first, second} {
+		var list []json.RawMessage
+		if len(raw) > 0 && json.Unmarshal(raw, &list) != nil {
+			return nil, Errorf(Invalid, "config_override.rules must be a list").With("field", "config_override.rules")
+		}
+		all = append(all, list...)
+	}
+	if all == nil {
+		return nil, nil
+	}
+	out, err := json.Marshal(all)
+	return out, Wrap("join rules", err)
 }
 
 // ToolConfig is how an HTTP tool is called, or what a web tool may find.

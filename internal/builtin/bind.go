@@ -11,7 +11,7 @@ import (
 	"hob"
 )
 
-// rulesKey is the key of config_override that holds deny rules: for every tool, read by the engine.
+// rulesKey is the key of config_override that holds rules: for every tool, judged by the engine.
 const rulesKey = "rules"
 
 // maxBindingBytes bounds the schemas and configurations that are remembered; over it all are forgotten at once.
@@ -56,6 +56,7 @@ type binding struct {
 	schema  json.RawMessage // for the model
 	full    json.RawMessage // with the pinned arguments, where it differs
 	pinned  hob.PinnedArgs
+	rules   []hob.Rule
 	options any
 	ignored []string // keys that mean nothing
 	err     error    // the configuration cannot be used; its kind is Invalid
@@ -149,6 +150,9 @@ func newBinding(src source, config json.RawMessage) *binding {
 			}
 		}
 	}
+	if b.rules, err = readRules(own[rulesKey]); err != nil {
+		return &binding{err: err}
+	}
 	if len(b.pinned) > 0 {
 		b.full, b.schema = schema.raw, without(schema.raw, b.pinned)
 	}
@@ -157,6 +161,49 @@ func newBinding(src source, config json.RawMessage) *binding {
 	}
 	return b
 }
+
+// readRules reads the rules of a config_override. What cannot be read is an error, never a rule less: a tool does not run
+// without the rules that somebody wrote for it. Their conditions are the engine's to read.
+func readRules(raw json.RawMessage) ([]hob.Rule, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var list []map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || list == nil {
+		return nil, badKey(rulesKey, "must be a list of rules, each an object with a condition")
+	}
+	if len(list) > hob.MaxRules {
+		return nil, badKey(rulesKey, "has %d rules, those that the workspace set included; %d are allowed", len(list), hob.MaxRules)
+	}
+	rules := make([]hob.Rule, len(list))
+	for i, members := range list {
+		r := &rules[i]
+		for name, value := range members {
+			var err error
+			switch name {
+			case "condition":
+				err = json.Unmarshal(value, &r.Condition)
+			case "action":
+				err = json.Unmarshal(value, &r.Action)
+			case "message":
+				err = json.Unmarshal(value, &r.Message)
+			case "ignore_case":
+				err = json.Unmarshal(value, &r.IgnoreCase)
+			default:
+				err = errNoRuleKey
+			}
+			if err != nil {
+				return nil, badKey(rulesKey, "has at %d, counted from 0, the key %q, which is no key of a rule or has a wrong type; a rule has condition, action and message, which are text, and ignore_case, true or false", i, shorten(name))
+			}
+		}
+		if r.Condition == "" {
+			return nil, badKey(rulesKey, "has at %d, counted from 0, a rule without condition", i)
+		}
+	}
+	return rules, nil
+}
+
+var errNoRuleKey = errors.New("no key of a rule")
 
 // pin fixes an argument.
 func (b *binding) pin(schema *inputSchema, k member) error {

@@ -24,7 +24,7 @@ type checking struct {
 // CheckAssignment judges the config_override of a builtin when it is assigned or changed. The error is Invalid and
 // names the key: a name that is no builtin's, a pinned argument that does not fit the tool's schema, a malformed option.
 // The warning names what is stored but will not work: keys that mean nothing, tables and buckets that do not exist, a
-// prerequisite that the workspace lacks. "rules" are not looked at.
+// prerequisite that the workspace lacks. Conditions of "rules" are not looked at.
 func (s *Set) CheckAssignment(ctx context.Context, ws hob.WorkspaceID, toolName string, config json.RawMessage) (warning string, err error) {
 	b := s.builtins[toolName]
 	if b == nil {

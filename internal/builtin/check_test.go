@@ -20,7 +20,12 @@ func TestCheckAssignment(t *testing.T) {
 	}{
 		"nothing":             {"current_time", ``, "", ""},
 		"null":                {"current_time", `null`, "", ""},
-		"rules are not ours":  {"current_time", `{"rules":"anything"}`, "", ""},
+		"rules":               {"current_time", `{"rules":[{"condition":"timezone IN [\"UTC\"]","action":"allow","message":"m","ignore_case":true}]}`, "", ""},
+		"rules are no list":   {"current_time", `{"rules":"anything"}`, "", "config_override.rules must be a list"},
+		"no condition":        {"current_time", `{"rules":[{"condition":"a IN []"},{"action":"deny"}]}`, "", "at 1, counted from 0, a rule without condition"},
+		"no rule":             {"current_time", `{"rules":[null]}`, "", "a rule without condition"},
+		"no key of a rule":    {"current_time", `{"rules":[{"condition":"a IN []","Action":"deny"}]}`, "", `the key "Action"`},
+		"wrong type":          {"current_time", `{"rules":[{"condition":5}]}`, "", `the key "condition"`},
 		"pin":                 {"current_time", `{"timezone":"Europe/Berlin"}`, "", ""},
 		"pin of a wrong type": {"current_time", `{"timezone":5}`, "", "config_override.timezone does not fit the tool's input schema: got number, want string"},
 		"pin outside an enum": {"http_request", `{"method":"TRACE"}`, "", "config_override.method does not fit"},

@@ -43,7 +43,7 @@ func newHTTPTool(s *Set, l loading, t *hob.Tool, bound *binding) *httpTool {
 		spec: hob.ToolSpec{
 			Name: t.Name, Description: t.Description, Schema: bound.schema, Kind: hob.HTTPTool, Ref: string(t.ID),
 			Recovery: recovery, Effect: cmp.Or(t.Config.Effect, hob.EffectExternal), Parallel: recovery == hob.RecoverRead,
-			Pinned: bound.pinned, FullSchema: bound.full, Timeout: timeout + callGrace,
+			Pinned: bound.pinned, FullSchema: bound.full, Rules: bound.rules, Timeout: timeout + callGrace,
 		},
 	}
 }

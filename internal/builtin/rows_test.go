@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"hob"
 	"hob/internal/builtin"
 )
@@ -51,6 +54,70 @@ func TestBuiltinChange_TheConfigLiesUnderTheAssignments(t *testing.T) {
 		if string(pinned["method"]) != c.method || string(pinned["url"]) != c.url {
 			t.Errorf("%s under %s: pinned %s", c.workspace, c.assignment, pinned)
 		}
+	}
+}
+
+// An assignment adds to the workspace's rules, and can take none of them away.
+func TestBuiltinChange_RulesAreJoined(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, builtin.Deps{})
+	const first, second = `{"condition":"url CONTAINS a","action":"allow"}`, `{"condition":"url CONTAINS b","message":"m","ignore_case":true}`
+	a := hob.Rule{Condition: "url CONTAINS a", Action: "allow"}
+	b := hob.Rule{Condition: "url CONTAINS b", Message: "m", IgnoreCase: true}
+	for _, c := range []struct {
+		workspace, assignment string
+		want                  []hob.Rule
+	}{
+		{`{}`, `{}`, nil},
+		{`{}`, `{"rules":null}`, nil},
+		{`{}`, `{"rules":[` + second + `]}`, []hob.Rule{b}},
+		{`{"rules":[` + first + `]}`, ``, []hob.Rule{a}},
+		{`{"rules":[` + first + `]}`, `{"method":"GET"}`, []hob.Rule{a}},
+		{`{"rules":[` + first + `]}`, `{"rules":null}`, []hob.Rule{a}},
+		{`{"rules":[` + first + `]}`, `{"rules":[]}`, []hob.Rule{a}},
+		{`{"rules":[` + first + `]}`, `{"rules":[` + second + `,` + first + `]}`, []hob.Rule{a, b, a}},
+		{`{"method":"GET"}`, `{"rules":[` + second + `]}`, []hob.Rule{b}},
+	} {
+		x := assign("http_request", c.assignment)
+		x.Builtin = &hob.BuiltinChange{IsActive: true, Config: json.RawMessage(c.workspace)}
+		if diff := cmp.Diff(c.want, one(t, s, x).Spec().Rules, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s under %s (-want +got):\n%s", c.workspace, c.assignment, diff)
+		}
+	}
+	if diff := cmp.Diff([]hob.Rule{b}, one(t, s, assignCustom(named("weather"), `{"rules":[`+second+`]}`)).Spec().Rules); diff != "" {
+		t.Errorf("a custom tool (-want +got):\n%s", diff)
+	}
+}
+
+// A tool never runs without the rules that somebody wrote for it: where they cannot be read it is not loaded.
+func TestRules_WhatCannotBeReadTurnsTheToolOff(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, builtin.Deps{})
+	some := func(n int) string {
+		return `{"rules":[` + strings.TrimSuffix(strings.Repeat(`{"condition":"url CONTAINS a"},`, n), ",") + `]}`
+	}
+	for _, c := range []struct{ workspace, assignment, want string }{
+		{``, `{"rules":"deny"}`, "must be a list"},
+		{``, `{"rules":{"condition":"url CONTAINS a"}}`, "must be a list"},
+		{`{"rules":"deny"}`, ``, "must be a list"},
+		{`{"rules":"deny"}`, `{"rules":[]}`, "must be a list"},
+		{`{"rules":[{}]}`, `{"rules":[{"condition":"url CONTAINS a"}]}`, "without condition"},
+		{``, `{"rules":[{"condition":"url CONTAINS a","acton":"deny"}]}`, "acton"},
+		{``, some(hob.MaxRules + 1), "101 rules"},
+		{some(hob.MaxRules), some(1), "101 rules"},
+	} {
+		x := assign("http_request", c.assignment)
+		x.Builtin = &hob.BuiltinChange{IsActive: true, Config: json.RawMessage(c.workspace)}
+		tools, warnings := load(t, s, x)
+		if len(tools) != 0 || len(warnings) != 1 || !strings.Contains(warnings[0], c.want) {
+			t.Errorf("%.60s under %.60s: %d tools, warnings %q", c.workspace, c.assignment, len(tools), warnings)
+		}
+	}
+	if _, warnings := load(t, s, assignCustom(named("weather"), `{"rules":[5]}`)); len(warnings) != 1 || !strings.Contains(warnings[0], "must be a list of rules") {
+		t.Errorf("a custom tool: warnings %q", warnings)
+	}
+	if spec := one(t, s, assign("http_request", some(hob.MaxRules))).Spec(); len(spec.Rules) != hob.MaxRules {
+		t.Errorf("the most rules that are allowed: %d", len(spec.Rules))
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *Set) load(l loading, a *hob.AssignedTool) (hob.ToolRunner, string) {
 		spec: hob.ToolSpec{
 			Name: b.name, Description: described(b.description, a.Builtin), Schema: bound.schema, Kind: hob.BuiltinTool,
 			Ref: "builtin:" + b.name, Recovery: b.recovery, Effect: b.effect, Parallel: b.parallel,
-			Pinned: bound.pinned, FullSchema: bound.full,
+			Pinned: bound.pinned, FullSchema: bound.full, Rules: bound.rules,
 		},
 	})
 	if why == noTables && a.ID == "" { // tool_ids name it

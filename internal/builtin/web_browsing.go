@@ -145,7 +145,7 @@ func (s *Set) loadWeb(l loading, t *hob.Tool, bound *binding) (hob.ToolRunner, s
 	ruled, _ := bound.options.(bool)
 	return s.openWeb(webOpening{l, hob.ToolSpec{
 		Name: t.Name, Description: t.Description, Schema: bound.schema, Kind: hob.WebTool, Ref: string(t.ID),
-		Recovery: hob.RecoverRead, Effect: hob.EffectRead, Parallel: true, Pinned: bound.pinned, FullSchema: bound.full,
+		Recovery: hob.RecoverRead, Effect: hob.EffectRead, Parallel: true, Pinned: bound.pinned, FullSchema: bound.full, Rules: bound.rules,
 	}, boundsOf(t.Config, ruled)})
 }
 

@@ -73,7 +73,7 @@ func TestWebKind_ProviderElseExaElseUnavailable(t *testing.T) {
 		"held to domains":                  {assign("web_browsing", `{"allowed_domains":["YR.no"],"max_uses":2}`), true, true, bounded, ""},
 		"held to domains it cannot keep":   {assign("web_browsing", `{"blocked_domains":["yr.no"]}`), true, false, nil, "cannot hold its searches to domains"},
 		"a pinned argument":                {assign("web_browsing", `{"num_results":3}`), true, true, nil, "arguments are pinned"},
-		"rules":                            {assign("web_browsing", `{"rules":[{"deny":"query"}]}`), true, true, nil, "rules set"},
+		"rules":                            {assign("web_browsing", `{"rules":[{"condition":"query CONTAINS x"}]}`), true, true, nil, "rules set"},
 		"no rules":                         {assign("web_browsing", `{"rules":[]}`), true, true, &hob.WebSearchOptions{MaxUses: 5}, ""},
 		"a row":                            {assignCustom(webRow(allowed), ""), true, true, bounded, ""},
 		"a row that the provider can't do": {assignCustom(webRow(allowed), ""), true, false, nil, "cannot hold its searches to domains"},
