@@ -178,7 +178,7 @@ func newServer(c config.Config, p *parts, log *slog.Logger) *server {
 	s := &server{config: c, parts: p, store: p.store, models: p.models, files: p.files, log: log}
 	s.engine = engine.New(engine.Config{
 		Store: p.store, Models: p.models.Open, Toolsets: []hob.Toolset{p.tools}, Settings: p.settings.Value, Log: log,
-		Alone: c.Database == "", Limits: engine.Limits{Active: c.MaxRuns},
+		Alone: c.Database == "", Limits: engine.Limits{Active: c.MaxRuns}, Hooks: p.hooks, Deliver: p.hooks.Kick,
 	})
 	limits := api.DefaultLimits()
 	limits.Off = !c.RateLimit
