@@ -63,15 +63,18 @@ func keepApproval(ctx context.Context, t *tx, run hob.RunID, m place, a hob.Appr
 	if err != nil {
 		return fmt.Errorf("encode approvers: %w", err)
 	}
-	_, err = t.exec(ctx, `INSERT INTO approvals (id, workspace_id, run_n, run_id, agent_id, owner, requested_by, approvers, four_eyes, hook_id,
+	n, err := t.exec(ctx, `INSERT INTO approvals (id, workspace_id, run_n, run_id, agent_id, owner, requested_by, approvers, four_eyes, hook_id,
 			event, call_id, tool_name, input, output, preview, digest, message, status, reason, modified, decided_by, created_at, expires_at,
 			decided_at, settled)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', NULL, '', ?,
 			CASE WHEN ? = 1 THEN {now} + ? ELSE 0 END, 0, ?)
-		ON CONFLICT (id) DO NOTHING`,
+		ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE approvals.run_n = excluded.run_n`,
 		a.ApprovalID, m.ws, m.n, string(run), m.agent, ownerOf(m.by), m.by, string(approvers), flag(a.FourEyes), string(a.HookID),
 		string(a.HookEvent), string(a.CallID), a.ToolName, string(object(a.ToolInput)), a.Output, orNull(a.Preview), a.Digest, a.Message,
 		now, flag(a.Timeout > 0), a.Timeout.Microseconds(), flag(a.Settled))
+	if err == nil && n == 0 {
+		err = fmt.Errorf("another run has one with the id %s", a.ApprovalID)
+	}
 	return hob.Wrap("insert an approval", err)
 }
 

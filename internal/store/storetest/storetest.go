@@ -7,6 +7,7 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ func Exercise(t *testing.T, open func(t *testing.T) hob.Store) {
 	for _, group := range []map[string]func(*world){
 		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(), onceCases(),
 		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(), fileCases(),
+		hookCases(), approvalCases(), restingCases(), deliveryCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
@@ -88,6 +90,16 @@ func (w *world) want(kind hob.Kind, err error) {
 	if got := hob.KindOf(err); got != kind {
 		w.t.Fatalf("error %v is of kind %q, want %q", err, got, kind)
 	}
+}
+
+// refused checks the kind and code of an error, and gives it.
+func (w *world) refused(err error, kind hob.Kind, code string) *hob.Error {
+	w.t.Helper()
+	var e *hob.Error
+	if !errors.As(err, &e) || e.Kind != kind || e.Code != code {
+		w.t.Fatalf("error %v, want %s %s", err, kind, code)
+	}
+	return e
 }
 
 // same checks two values that print alike to be equal.
