@@ -120,9 +120,13 @@ func filled(b *testing.B) store.Config {
 	}
 	defer file.Close()
 	for _, stmt := range []string{
-		`INSERT INTO sessions WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 10000)
+		`INSERT INTO sessions (n, id, workspace_id, uuid, owner, agent_id, user_id, session_data, metadata, turns, run_count, first_message,
+				created_at, updated_at, last_activity_at)
+			WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 10000)
 			SELECT n, 'sess_' || hex(randomblob(6)), 'default', 'u', '', 'a', '', '{}', '{}', 1, 1, 'hi', n, n, n FROM i`,
-		`INSERT INTO runs SELECT n, 'run_' || hex(randomblob(6)), 'default', '', 'a', n, 1, 'completed', 1, 1, '', 0, 100, '', n, n, n FROM sessions`,
+		`INSERT INTO runs (n, id, workspace_id, started_by, agent_id, session_n, turn, status, epoch, attempt, lease_owner, lease_until, last_seq,
+				cancel_code, created_at, started_at, completed_at)
+			SELECT n, 'run_' || hex(randomblob(6)), 'default', '', 'a', n, 1, 'completed', 1, 1, '', 0, 100, '', n, n, n FROM sessions`,
 		`INSERT INTO run_events WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 100)
 			SELECT r.n, i.n, 'content_delta', 0, hex(zeroblob(100)) FROM runs r, i`,
 	} {
@@ -206,5 +210,38 @@ func BenchmarkRead(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// BenchmarkClaim looks for runs to drive, and finds none, beside 10,000 that rest until somebody decides.
+func BenchmarkClaim(b *testing.B) {
+	c := filled(b)
+	for _, resting := range []bool{false, true} {
+		b.Run(fmt.Sprintf("sqlite/10,000 rest: %v", resting), func(b *testing.B) {
+			if resting {
+				rest(b, c)
+			}
+			x := newBench(b, c)
+			for b.Loop() {
+				list, err := x.db.Claim(b.Context(), "p1", time.Minute, 100, false)
+				if err != nil || len(list) > 0 {
+					b.Fatalf("claimed %d, %v", len(list), err)
+				}
+			}
+		})
+	}
+}
+
+// rest lays all runs of a filled database to rest.
+func rest(b *testing.B, c store.Config) {
+	b.Helper()
+	file, err := sql.Open("sqlite", filepath.Join(c.Dir, store.FileName))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.ExecContext(b.Context(), `UPDATE runs SET status = 'awaiting_approval', completed_at = 0, woken = 1,
+		wake_at = CASE n % 2 WHEN 0 THEN 0 ELSE 1 << 60 END`); err != nil {
+		b.Fatal(err)
 	}
 }

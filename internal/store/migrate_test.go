@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -128,6 +129,13 @@ func TestMigrate_KeepsWhatTheFirstSchemaHolds(t *testing.T) {
 		if want := (hob.Usage{PromptTokens: 6, CompletionTokens: 4, CachedTokens: 2, TotalTokens: 10, Cost: hob.Dollar}); err != nil || st.Run.Usage != want {
 			t.Errorf("used so far: %+v, %v", st.Run.Usage, err)
 		}
+		askPeople(t, db, "run_2")
+		if _, err := db.CreateHook(t.Context(), system(), hob.Hook{Agent: id, Event: hob.OnRunStart, Type: hob.RuleHook, Enabled: true}); err != nil {
+			t.Error(err)
+		}
+		if a, err := db.Agent(t.Context(), system(), id); err != nil || a.Hooks != 1 {
+			t.Errorf("the agent's hooks: %d, %v", a.Hooks, err)
+		}
 		if err := db.ChangeSettings(t.Context(), system(), map[string]*hob.StoredSetting{"k": {Value: "v"}}); err != nil {
 			t.Error(err)
 		}
@@ -135,4 +143,23 @@ func TestMigrate_KeepsWhatTheFirstSchemaHolds(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// askPeople lays a run to rest, decides what it asks, and claims it.
+func askPeople(t *testing.T, db *store.DB, run hob.RunID) {
+	t.Helper()
+	if err := db.Commit(t.Context(), hob.RunCommit{
+		Run: run, Epoch: 1, Owner: "p", Outcome: &hob.Outcome{Status: hob.AwaitingApproval},
+		Approvals: []hob.Approval{{ApprovalID: "a", Status: hob.ApprovalPending, Approvers: []string{hob.ApproverAny}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	admin := system()
+	admin.Kind = hob.ServicePrincipal
+	if _, err := db.Decide(t.Context(), admin, hob.Decision{Run: run, Approval: "a", Approved: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Claim(t.Context(), "q", time.Minute, 9, false); err != nil || len(got) != 1 || got[0] != (hob.Claimed{Run: run, Epoch: 2}) {
+		t.Errorf("claimed %v, %v", got, err)
+	}
 }
