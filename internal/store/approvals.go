@@ -121,6 +121,9 @@ func approvalsFilter(by hob.Principal, f hob.ApprovalFilter) (*filter, error) {
 			w.where("a.agent_id = ?", strings.ToLower(string(id)))
 		}
 	}
+	if f.ID != "" {
+		w.where("a.id = ?", f.ID)
+	}
 	if f.Run != "" {
 		w.where("r.id = ?", string(f.Run))
 	}
