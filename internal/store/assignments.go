@@ -69,12 +69,18 @@ func (s *DB) Assign(ctx context.Context, by hob.Principal, a hob.Assignment) (ho
 		if err != nil && s.d.conflict(err) {
 			return alreadyAssigned(a, "{assignment_id}") // that came between
 		}
+		t.assigned(by, "assignment.create", a, nil, a)
 		return err
 	})
 	if err != nil {
 		return hob.Assignment{}, err
 	}
 	return a, nil
+}
+
+// assigned notes a change of an assignment.
+func (t *tx) assigned(by hob.Principal, action string, a hob.Assignment, before, after any) {
+	t.did(by, action, "assignment", string(a.ID), before, after).Detail = details("agent_id", string(a.Agent), "tool_name", a.ToolName)
 }
 
 // alreadyAssigned names the assignment that is in the way of another one.
@@ -110,7 +116,9 @@ func (s *DB) UpdateAssignment(ctx context.Context, by hob.Principal, ag hob.Agen
 		if a, err = assignment(ctx, t, by, ag, id, "Tool assignment"); err != nil || config == nil {
 			return err
 		}
+		before := a
 		a.ConfigOverride = object(config)
+		t.assigned(by, "assignment.update", a, before, a)
 		_, err = t.exec(ctx, `UPDATE assignments SET config_override = ? WHERE id = ?`, string(a.ConfigOverride), string(a.ID))
 		return err
 	})
@@ -127,6 +135,7 @@ func (s *DB) Unassign(ctx context.Context, by hob.Principal, ag hob.AgentID, id 
 		if err != nil {
 			return err
 		}
+		t.assigned(by, "assignment.delete", a, a, nil)
 		_, err = t.exec(ctx, `DELETE FROM assignments WHERE id = ?`, string(a.ID))
 		return err
 	})

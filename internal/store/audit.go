@@ -30,12 +30,14 @@ const (
 func (t *tx) note(entries ...hob.AuditEntry) { t.notes = append(t.notes, entries...) }
 
 // did notes that a principal did something to a configuration, which before and after tell, nil where there is none. Their
-// digests take secrets as masked: they tell whether there is one, not which.
-func (t *tx) did(by hob.Principal, action, kind, id string, before, after any) {
+// digests take secrets as masked: they tell whether there is one, not which. More may be added to the entry that it gives,
+// until the next is noted.
+func (t *tx) did(by hob.Principal, action, kind, id string, before, after any) *hob.AuditEntry {
 	t.note(hob.AuditEntry{
 		Workspace: by.Workspace, Actor: by.Name(), Action: action, Kind: kind, Object: id,
 		Before: t.configDigest(before), After: t.configDigest(after),
 	})
+	return &t.notes[len(t.notes)-1]
 }
 
 // configDigest is the SHA-256 of a configuration's JSON with sorted keys, in hex.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"hob"
@@ -81,6 +82,7 @@ func (s *DB) RepairSession(ctx context.Context, by hob.Principal, id hob.Session
 			f := after.Faults[0]
 			err = fmt.Errorf("turn %d, message %d: after the repair %s; nothing was changed", f.Turn, f.Index, f.What)
 		}
+		t.did(by, "session.repair", "session", string(x.ID), nil, nil).Detail = details("faults", strconv.Itoa(len(c.Faults)))
 		return err
 	})
 	if err != nil {

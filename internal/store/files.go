@@ -157,8 +157,13 @@ func (s *DB) PutFile(ctx context.Context, by hob.Principal, p hob.FilePut) (hob.
 		if err = b.Check(p.File.Size, p.File.Type); err != nil {
 			return err
 		}
-		if kept, err = s.putObject(ctx, t, by, b, p); err != nil || p.Key == "" {
+		if kept, err = s.putObject(ctx, t, by, b, p); err != nil {
 			return err
+		}
+		e := t.filed(by, "file.put", kept.File)
+		e.Run = p.Run
+		if p.Key == "" {
+			return nil
 		}
 		return s.keepWritten(ctx, t, p.Key, kept.File)
 	})
@@ -166,6 +171,13 @@ func (s *DB) PutFile(ctx context.Context, by hob.Principal, p hob.FilePut) (hob.
 		return hob.KeptFile{}, err
 	}
 	return kept, nil
+}
+
+// filed notes what was done to an object.
+func (t *tx) filed(by hob.Principal, action string, f hob.File) *hob.AuditEntry {
+	e := t.did(by, action, "file", f.Bucket+"/"+f.Name, nil, nil)
+	e.Digest = f.Digest
+	return e
 }
 
 // stillThere keeps a run from being deleted until the transaction ends: what is written for it is gone with it then, or

@@ -79,6 +79,7 @@ func (s *DB) CreateBucket(ctx context.Context, by hob.Principal, b hob.Bucket) (
 		if err != nil && s.d.conflict(err) {
 			return hob.Errorf(hob.Conflict, "The resource already exists: bucket %s", b.ID).WithCode("bucket_exists")
 		}
+		t.did(by, "bucket.create", "bucket", b.ID, nil, bucketConfig(b))
 		return err
 	})
 	if err != nil {
@@ -142,6 +143,9 @@ func (s *DB) OwnBucket(ctx context.Context, by hob.Principal, id string) error {
 		if err != nil || b.Owned {
 			return err
 		}
+		after := b
+		after.Owned, after.Public = true, false
+		t.did(by, "bucket.own", "bucket", b.ID, bucketConfig(b), bucketConfig(after))
 		_, err = t.exec(ctx, `UPDATE buckets SET owned = 1, public = 0, updated_at = ? WHERE workspace_id = ? AND id = ?`,
 			max(s.now(), b.UpdatedAt.Micros()), string(b.Workspace), b.ID)
 		return err
@@ -162,6 +166,7 @@ func (s *DB) UpdateBucket(ctx context.Context, by hob.Principal, id string, p ho
 		if err := wholeBucket(by, b); err != nil {
 			return err
 		}
+		before := b
 		if p.Public != nil {
 			b.Public = *p.Public
 		}
@@ -179,6 +184,7 @@ func (s *DB) UpdateBucket(ctx context.Context, by hob.Principal, id string, p ho
 			return fmt.Errorf("encode content types: %w", err)
 		}
 		b.UpdatedAt = hob.FromMicros(max(s.now(), b.UpdatedAt.Micros()))
+		t.did(by, "bucket.update", "bucket", b.ID, bucketConfig(before), bucketConfig(b))
 		_, err = t.exec(ctx, `UPDATE buckets SET public = ?, max_size = ?, types = ?, updated_at = ? WHERE workspace_id = ? AND id = ?`,
 			flag(b.Public), maxSize(b), types, b.UpdatedAt.Micros(), string(b.Workspace), b.ID)
 		return err
@@ -214,6 +220,7 @@ func (s *DB) DeleteBucket(ctx context.Context, by hob.Principal, id string) erro
 		case locked != nil:
 			return errAgain
 		}
+		t.did(by, "bucket.delete", "bucket", b.ID, bucketConfig(b), nil)
 		_, err = t.exec(ctx, `DELETE FROM buckets WHERE workspace_id = ? AND id = ?`, string(b.Workspace), b.ID)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hob"
@@ -26,6 +27,9 @@ func (s *DB) DeleteFiles(ctx context.Context, by hob.Principal, bucket string, n
 				return err
 			}
 			deleted, left = append(deleted, gone...), left[n:]
+		}
+		for _, f := range deleted {
+			t.filed(by, "file.delete", f)
 		}
 		freed, err = unnamed(ctx, t, blobsOf(deleted)...)
 		return err
@@ -82,7 +86,9 @@ func (s *DB) EmptyBucket(ctx context.Context, by hob.Principal, bucket string) (
 			if err != nil {
 				return err
 			}
-			n = len(gone)
+			if n = len(gone); n > 0 {
+				t.did(by, "bucket.empty", "bucket", b.ID, nil, nil).Detail = details("objects", strconv.Itoa(n))
+			}
 			free, err = unnamed(ctx, t, blobsOf(gone)...)
 			return err
 		})

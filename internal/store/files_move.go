@@ -18,6 +18,7 @@ func (s *DB) MoveFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 			return err
 		}
 		f = from
+		t.filed(by, "file.move", f).Detail = details("to", to.ID+"/"+m.ToName)
 		f.Bucket, f.Name = to.ID, m.ToName
 		f.UpdatedAt = hob.FromMicros(max(s.now(), f.UpdatedAt.Micros()))
 		_, err = t.exec(ctx, `UPDATE objects SET bucket_id = ?, name = ?, updated_at = ? WHERE id = ?`, f.Bucket, f.Name, f.UpdatedAt.Micros(), f.ID)
@@ -62,7 +63,9 @@ func (s *DB) CopyFile(ctx context.Context, by hob.Principal, m hob.FileMove) (ho
 		if err != nil {
 			return err
 		}
+		source := f.Bucket + "/" + f.Name
 		f.Bucket, f.Name, f.Owner = to.ID, m.ToName, m.Owner
+		t.filed(by, "file.copy", f).Detail = details("of", source)
 		kept, err = s.putObject(ctx, t, by, to, hob.FilePut{File: f, Overwrite: m.Overwrite})
 		return err
 	})

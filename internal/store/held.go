@@ -12,7 +12,7 @@ func (s *DB) HeldRuns(ctx context.Context, by hob.Principal) ([]hob.Run, error) 
 		return nil, err
 	}
 	list, err := many(ctx, s.read(), scanRun, `SELECT `+runColumns+runFrom+`
-		WHERE r.completed_at = 0 AND r.held = 1 AND r.workspace_id = ? ORDER BY r.n`, string(by.Workspace))
+		WHERE r.n IN `+unfinished+` AND r.held = 1 AND r.workspace_id = ? ORDER BY r.n`, string(by.Workspace))
 	if err != nil {
 		return nil, hob.Wrap("list held runs", err)
 	}
@@ -35,7 +35,7 @@ func (s *DB) ReleaseHeld(ctx context.Context, by hob.Principal, runs ...hob.RunI
 		in, args := inList(runIDs(runs))
 		f.where("id IN "+in, args...)
 	}
-	f.where("completed_at = 0 AND held = 1")
+	f.where("completed_at = 0 AND held = 1 AND n IN " + unfinished)
 	var n int64
 	err := s.write(ctx, "release held runs", func(ctx context.Context, t *tx) (err error) {
 		for _, id := range runs {
@@ -47,7 +47,12 @@ func (s *DB) ReleaseHeld(ctx context.Context, by hob.Principal, runs ...hob.RunI
 				return err
 			}
 		}
-		n, err = t.exec(ctx, `UPDATE runs SET held = 0`+f.String(), f.args...)
+		free, err := many(ctx, t, scanText, `UPDATE runs SET held = 0`+f.String()+` RETURNING id`, f.args...)
+		for _, id := range free {
+			t.did(by, "run.release", "run", id, nil, nil).Run = hob.RunID(id)
+		}
+		n = int64(len(free))
+		t.wrote = t.wrote || n > 0
 		return err
 	})
 	if err != nil {

@@ -43,6 +43,7 @@ func (s *DB) PutProfile(ctx context.Context, by hob.Principal, p hob.ModelProfil
 		p.TestedAt = hob.FromMicros(s.now())
 	}
 	return s.configure(ctx, "keep a model profile", func(ctx context.Context, t *tx) error {
+		t.did(by, "model_profile.put", "model_profile", p.Model, nil, p.Facts).Detail = details("endpoint", p.Endpoint)
 		_, err := t.exec(ctx, `INSERT INTO model_profiles (endpoint, model, facts, tested_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (endpoint, model) DO UPDATE SET facts = excluded.facts, tested_at = excluded.tested_at`,
 			p.Endpoint, p.Model, string(p.Facts), p.TestedAt.Micros())
@@ -60,6 +61,7 @@ func (s *DB) DeleteProfile(ctx context.Context, by hob.Principal, endpoint, mode
 		if err == nil && n == 0 {
 			return hob.Errorf(hob.NotFound, "Model profile not found").WithCode("profile_not_found")
 		}
+		t.did(by, "model_profile.delete", "model_profile", model, nil, nil).Detail = details("endpoint", endpoint)
 		return err
 	})
 }

@@ -111,8 +111,12 @@ func (s *DB) ProviderKeys(ctx context.Context, by hob.Principal) ([]hob.Provider
 	}
 	err = s.configure(ctx, "delete provider keys that do not open", func(ctx context.Context, t *tx) error {
 		for _, x := range dead { // unless it was replaced meanwhile
-			if _, err := t.exec(ctx, `DELETE FROM provider_keys WHERE id = ? AND sealed = ?`, x.ID, x.sealed); err != nil {
+			n, err := t.exec(ctx, `DELETE FROM provider_keys WHERE id = ? AND sealed = ?`, x.ID, x.sealed)
+			if err != nil {
 				return err
+			}
+			if n > 0 {
+				t.did(by, "provider_key.delete", "provider_key", x.Provider, providerKeyConfig(x.ProviderKey), nil).Rule = "it did not open"
 			}
 		}
 		return nil
@@ -143,10 +147,15 @@ func (s *DB) PutProviderKeys(ctx context.Context, by hob.Principal, keys []hob.P
 	err := s.configure(ctx, "keep provider keys", func(ctx context.Context, t *tx) error {
 		put = put[:0]
 		for _, k := range keys {
+			before, err := t.providerKeyConfig(ctx, by.Workspace, k.Provider)
+			if err != nil {
+				return err
+			}
 			k, err := s.putProviderKey(ctx, t, by.Workspace, k, now)
 			if err != nil {
 				return err
 			}
+			t.did(by, "provider_key.put", "provider_key", k.Provider, before, providerKeyConfig(k))
 			put = append(put, k)
 		}
 		return nil
@@ -155,6 +164,19 @@ func (s *DB) PutProviderKeys(ctx context.Context, by hob.Principal, keys []hob.P
 		return nil, err
 	}
 	return put, nil
+}
+
+// providerKeyConfig is what the digest of the stored key of a provider is made of, nil where none is stored.
+func (t *tx) providerKeyConfig(ctx context.Context, ws hob.WorkspaceID, provider string) (any, error) {
+	x, err := one(ctx, t, scanProviderKey, `SELECT `+providerKeyColumns+` FROM provider_keys WHERE workspace_id = ? AND provider = ?`,
+		string(ws), storable(provider))
+	if none(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if x.sealed != nil {
+		x.MaskedKey = hob.Mask
+	}
+	return providerKeyConfig(x.ProviderKey), hob.Wrap("read a provider key", err)
 }
 
 // putProviderKey writes one key. A replaced one is changed later than it was made, if only by a microsecond, so that its
@@ -201,10 +223,15 @@ func (s *DB) DeleteProviderKey(ctx context.Context, by hob.Principal, provider s
 		return err
 	}
 	return s.configure(ctx, "delete a provider key", func(ctx context.Context, t *tx) error {
+		before, err := t.providerKeyConfig(ctx, by.Workspace, provider)
+		if err != nil {
+			return err
+		}
 		n, err := t.exec(ctx, `DELETE FROM provider_keys WHERE workspace_id = ? AND provider = ?`, string(by.Workspace), provider)
 		if err == nil && n == 0 {
 			return hob.Errorf(hob.NotFound, "Provider key not found").WithCode("provider_key_not_found")
 		}
+		t.did(by, "provider_key.delete", "provider_key", provider, before, nil)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"hob"
 )
@@ -109,6 +110,7 @@ func (s *DB) CreateSession(ctx context.Context, by hob.Principal, ses hob.Sessio
 				return fmt.Errorf("seed turn %d: %w", i+1, err)
 			}
 		}
+		t.did(by, "session.create", "session", string(ses.ID), nil, nil).Detail = details("agent_id", string(a.ID))
 		return nil
 	})
 	if err != nil {
@@ -251,6 +253,7 @@ func (s *DB) DeleteSession(ctx context.Context, by hob.Principal, ag hob.AgentID
 		if err != nil {
 			return err
 		}
+		t.did(by, "session.delete", "session", string(x.ID), nil, nil).Detail = details("runs", strconv.Itoa(len(runs)))
 		for len(runs) > 0 {
 			n := min(len(runs), deleteChunk)
 			in, args := inList(runs[:n])

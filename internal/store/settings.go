@@ -64,7 +64,7 @@ func (s *DB) ChangeSettings(ctx context.Context, by hob.Principal, change map[st
 	now := s.now()
 	return s.configure(ctx, "change settings", func(ctx context.Context, t *tx) error {
 		for key, value := range change {
-			if err := s.changeSetting(ctx, t, by.Workspace, key, value, now); err != nil {
+			if err := s.changeSetting(ctx, t, by, key, value, now); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -72,10 +72,21 @@ func (s *DB) ChangeSettings(ctx context.Context, by hob.Principal, change map[st
 	})
 }
 
-func (s *DB) changeSetting(ctx context.Context, t *tx, ws hob.WorkspaceID, key string, v *hob.StoredSetting, now int64) error {
-	key = storable(key)
+func (s *DB) changeSetting(ctx context.Context, t *tx, by hob.Principal, key string, v *hob.StoredSetting, now int64) error {
+	ws, key := by.Workspace, storable(key)
+	var before *storedSetting
+	found, err := one(ctx, t, scanSetting, `SELECT key, value, sealed FROM settings WHERE workspace_id = ? AND key = ?`, string(ws), key)
+	switch {
+	case err == nil:
+		before = &found
+	case !none(err):
+		return err
+	}
 	if v == nil {
-		_, err := t.exec(ctx, `DELETE FROM settings WHERE workspace_id = ? AND key = ?`, string(ws), key)
+		n, err := t.exec(ctx, `DELETE FROM settings WHERE workspace_id = ? AND key = ?`, string(ws), key)
+		if n > 0 {
+			t.did(by, "setting.change", "setting", key, settingConfig(before), nil)
+		}
 		return err
 	}
 	open, sealed := v.Value, []byte(nil)
@@ -85,7 +96,8 @@ func (s *DB) changeSetting(ctx context.Context, t *tx, ws hob.WorkspaceID, key s
 		}
 		open, sealed = "", s.box.Seal(settingPlace(ws, key), []byte(v.Value))
 	}
-	_, err := t.exec(ctx, `INSERT INTO settings (workspace_id, key, value, sealed, updated_at) VALUES (?, ?, ?, ?, ?)
+	t.did(by, "setting.change", "setting", key, settingConfig(before), settingConfig(&storedSetting{key: key, StoredSetting: *v}))
+	_, err = t.exec(ctx, `INSERT INTO settings (workspace_id, key, value, sealed, updated_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (workspace_id, key) DO UPDATE SET value = excluded.value, sealed = excluded.sealed, updated_at = excluded.updated_at`,
 		string(ws), key, open, sealed, now)
 	return err

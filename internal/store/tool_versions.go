@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 
 	"hob"
 )
@@ -68,9 +69,10 @@ func (s *DB) RestoreTool(ctx context.Context, by hob.Principal, id hob.ToolID, v
 		if err != nil {
 			return err
 		}
-		before := tool.Name
+		before := tool
 		tool.Name, tool.Description, tool.InputSchema, tool.Config = old.Name, old.Description, old.InputSchema, old.Config
-		return s.writeTool(ctx, t, by, &tool, before)
+		t.did(by, "tool.restore", "tool", string(tool.ID), toolConfig(before), toolConfig(tool)).Detail = details("version", strconv.FormatInt(version, 10))
+		return s.writeTool(ctx, t, by, &tool, before.Name)
 	})
 	if err != nil {
 		return hob.Tool{}, err
@@ -98,6 +100,16 @@ func (s *DB) ChangeBuiltin(ctx context.Context, by hob.Principal, name string, c
 		return err
 	}
 	return s.configure(ctx, "change a builtin tool", func(ctx context.Context, t *tx) error {
+		before, err := one(ctx, t, scanBuiltin, `SELECT name, is_active, suffix, config, version FROM builtin_tools WHERE workspace_id = ? AND name = ?`,
+			string(by.Workspace), name)
+		if err != nil && !none(err) {
+			return err
+		}
+		if none(err) {
+			t.did(by, "builtin.change", "builtin", name, nil, builtinConfig(c))
+		} else {
+			t.did(by, "builtin.change", "builtin", name, builtinConfig(before.BuiltinChange), builtinConfig(c))
+		}
 		// The first change of two at once makes the row; the second finds it and is refused.
 		n, err := t.exec(ctx, `INSERT INTO builtin_tools (workspace_id, name, is_active, suffix, config, version, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (workspace_id, name) DO UPDATE SET is_active = excluded.is_active, suffix = excluded.suffix,

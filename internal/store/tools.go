@@ -110,6 +110,7 @@ func (s *DB) CreateTool(ctx context.Context, by hob.Principal, tool hob.Tool) (h
 		if err != nil {
 			return s.nameTaken(err, tool.Name)
 		}
+		t.did(by, "tool.create", "tool", string(tool.ID), nil, toolConfig(tool))
 		return keepVersion(ctx, t, by, tool.ID)
 	})
 	if err != nil {
@@ -170,11 +171,12 @@ func (s *DB) UpdateTool(ctx context.Context, by hob.Principal, id hob.ToolID, p 
 		if tool, err = s.readTool(ctx, t, by, hob.ScopeConfigure, id); err != nil {
 			return err
 		}
-		before := tool.Name
+		before := tool
 		if err = patchTool(&tool, p); err != nil {
 			return err
 		}
-		return s.writeTool(ctx, t, by, &tool, before)
+		t.did(by, "tool.update", "tool", string(tool.ID), toolConfig(before), toolConfig(tool))
+		return s.writeTool(ctx, t, by, &tool, before.Name)
 	})
 	if err != nil {
 		return hob.Tool{}, err
@@ -270,6 +272,7 @@ func (s *DB) DeleteTool(ctx context.Context, by hob.Principal, id hob.ToolID) (h
 		if err != nil {
 			return hob.Wrap("list the agents of a tool", err)
 		}
+		t.did(by, "tool.delete", "tool", string(tool.ID), toolConfig(tool), nil)
 		_, err = t.exec(ctx, `DELETE FROM tools WHERE id = ?`, string(tool.ID))
 		return err
 	})
