@@ -287,7 +287,7 @@ func (s *server) run(ctx context.Context, ln net.Listener) error {
 	return s.drain(ctx, signals)
 }
 
-// sweepEvery is how often idempotency keys that are past their time are dropped.
+// sweepEvery is how often idempotency keys and deliveries that are past their time are dropped.
 const sweepEvery = time.Hour
 
 // sweep keeps the store from growing with what nobody will ask for again.
@@ -304,6 +304,11 @@ func (s *server) sweep(ctx context.Context) {
 			s.log.Warn("dropping old idempotency keys", slog.String("error", err.Error()))
 		} else if n > 0 {
 			s.log.Debug("dropped old idempotency keys", slog.Int64("keys", n))
+		}
+		if n, err := s.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("dropping old deliveries", slog.String("error", err.Error()))
+		} else if n > 0 {
+			s.log.Debug("dropped old deliveries", slog.Int64("deliveries", n))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,5 +154,35 @@ func TestClaim_DoesNotComeByRestingRuns(t *testing.T) {
 	}
 	if looked["driven"] != 2 || looked["due"] != 1 { // claim and renew; claim
 		t.Errorf("looked for runs by their indexes: %v", looked)
+	}
+}
+
+// TestCommit_OfAPlainStepAsksNobody: what hooks and people need costs the commits of other runs no statement.
+func TestCommit_OfAPlainStepAsksNobody(t *testing.T) {
+	t.Parallel()
+	db := open(t, store.Config{Dir: t.TempDir()})
+	n := keyed(agentOf(t, db, "a").ID, "k", time.Hour)
+	if _, err := db.StartRun(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	before := db.Statements()
+	for i, o := range []*hob.Outcome{nil, {Status: hob.Running}, {Status: hob.Completed}} {
+		if err := db.Commit(t.Context(), hob.RunCommit{
+			Run: n.Run.ID, Epoch: 1, Owner: "p", Lease: time.Minute, Events: []hob.Event{benchEvent(int64(i + 1))},
+			Base: i + 1, Messages: []hob.Message{{Role: hob.RoleAssistant, Content: "x"}}, Outcome: o,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var made []string
+	for _, s := range db.Statements() {
+		if !slices.Contains(before, s) {
+			made = append(made, strings.Join(strings.Fields(s)[:3], " "))
+		}
+	}
+	slices.Sort(made)
+	// The three ways in which a run moves on, its events, and its outcome; the start wrote its message with the same text.
+	if want := []string{"INSERT INTO run_events", "UPDATE run_details SET", "UPDATE runs SET", "UPDATE runs SET", "UPDATE runs SET"}; !slices.Equal(made, want) {
+		t.Errorf("statements: %q, want %q", made, want)
 	}
 }

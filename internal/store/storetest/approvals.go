@@ -151,8 +151,15 @@ func approvalsSeen(w *world) {
 			r := w.start(w.newRun(by, agent, hob.NewSessionID()))
 			var list []hob.Approval
 			for _, names := range [][]string{
-				nil, {hob.ApproverOwner}, {hob.ApproverAdmins}, {hob.ApproverAny}, {"user:other", "user:" + w.bob.ID}, {odd.Name()},
-				{`user:"any`, `user:["any"]`, `user:any`}, {"user:" + w.bob.ID + "0"}, {bound.Name(), hob.ApproverOwner},
+				nil,
+				{hob.ApproverOwner},
+				{hob.ApproverAdmins},
+				{hob.ApproverAny},
+				{"user:other", "user:" + w.bob.ID},
+				{odd.Name()},
+				{`user:"any`, `user:["any"]`, `user:any`},
+				{"user:" + w.bob.ID + "0"},
+				{bound.Name(), hob.ApproverOwner},
 			} {
 				n++
 				a := pending(fmt.Sprint("a", n), names...)
@@ -280,7 +287,7 @@ func decidedByApprovers(w *world) {
 		{w.alice, "eyes", hob.Forbidden, "four_eyes"},
 	} {
 		_, err := w.s.Decide(w.ctx, tt.by, hob.Decision{Run: r.ID, Approval: tt.id, Approved: true})
-		w.refused(err, tt.kind, tt.code)
+		_ = w.refused(err, tt.kind, tt.code)
 	}
 	same(w, "statuses", w.statuses(r.ID), "[pending pending pending]")
 	w.decide(w.bob, r, "any")
@@ -321,7 +328,8 @@ func approvalSettled(w *world) {
 	w.decide(w.alice, r, "yes")
 	c = step(r, event(3, hob.EventApprovalResolved, ""))
 	c.Approvals = []hob.Approval{
-		{ApprovalID: "yes", Status: hob.ApprovalCancelled, Settled: true}, {ApprovalID: "gone", Status: hob.ApprovalCancelled},
+		{ApprovalID: "yes", Status: hob.ApprovalCancelled, Settled: true},
+		{ApprovalID: "gone", Status: hob.ApprovalCancelled},
 		{ApprovalID: "none", Status: hob.ApprovalDenied},
 	}
 	w.must(w.s.Commit(w.ctx, c))
