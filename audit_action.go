@@ -10,13 +10,11 @@ type AuditAction struct {
 
 // The actions that more than one package notes.
 const (
-	ActRefused     = "request.refused"
-	ActHookFailed  = "hook.fail"
-	ActHookBlocked = "hook.block"
-	ActBackup      = "backup.create"
-	ActRestored    = "backup.restore"
-	ActMigrated    = "store.migrate"
-	ActOverride    = "role.override"
+	ActRefused  = "request.refused"
+	ActBackup   = "backup.create"
+	ActRestored = "backup.restore"
+	ActMigrated = "store.migrate"
+	ActOverride = "role.override"
 )
 
 // What AuditEntry.Decision says of a tool call's result and of other things that may have been refused.
@@ -64,7 +62,7 @@ func AuditActions() []AuditAction {
 		{"file.copy", "file", "bucket/name", "of the copy; the detail has of what"},
 		{"file.sign", "file", "bucket/name", "a link that opens it without a key; the detail has for how long"},
 		{"file.delete", "file", "bucket/name", ""},
-		{"run.start", "run", "its id", "the detail names agent and session, the digest is that of the message"},
+		{"run.start", "run", "its id", "the detail names agent and session"},
 		{"run.end", "run", "its id", "the decision is its status, the rule its code"},
 		{"run.cancel", "run", "its id", "somebody asked for it; the rule is the code"},
 		{"run.release", "run", "its id", "it was held by a restore and may go on"},
@@ -74,8 +72,9 @@ func AuditActions() []AuditAction {
 		{"approval.decide", "approval", "its id", "by whom, approved or denied; after_digest is that of other arguments than those asked for"},
 		{"approval.expire", "approval", "its id", ""},
 		{"approval.cancel", "approval", "its id", "the run ended before it was decided"},
-		{ActHookFailed, "hook", "its id", "it came to no decision; the decision is what counts instead"},
-		{ActHookBlocked, "hook", "its id", "it refused something; the detail has which event"},
+		{"hook.fail", "hook", "its id", "it came to no decision; the decision is what counts instead"},
+		{"hook.block", "hook", "its id", "it refused something; the detail has event and tool. Rules of an assignment have no id"},
+		{"hook.modify", "hook", "its id", "it changed arguments, a result or an answer; the detail has event and tool"},
 		{ActRefused, "request", "method and path pattern", "403, or a key that is known but over; the detail has how many more there were since the last entry"},
 		{ActBackup, "backup", "the folder or file", "made while or before the store is read"},
 		{ActRestored, "backup", "the folder or file", "the first entry behind those that were restored"},

@@ -94,6 +94,7 @@ func (s *DB) CreateAgent(ctx context.Context, by hob.Principal, a hob.Agent) (ho
 		_, err := t.exec(ctx, `INSERT INTO agents (`+agentColumns+`, name_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`,
 			string(a.ID), string(a.Workspace), a.Owner, a.Name, a.Model, a.SystemPrompt, string(a.Settings), ids,
 			a.CreatedAt.Micros(), a.UpdatedAt.Micros(), strings.ToLower(a.Name))
+		t.did(by, "agent.create", "agent", string(a.ID), nil, agentConfig(a))
 		return err
 	})
 	return a, err
@@ -106,6 +107,7 @@ func (s *DB) UpdateAgent(ctx context.Context, by hob.Principal, id hob.AgentID, 
 		if a, err = agent(ctx, t, by, hob.ScopeConfigure, id); err != nil {
 			return err
 		}
+		before := a
 		patchAgent(&a, p)
 		if err = a.Validate(); err != nil {
 			return err
@@ -115,6 +117,7 @@ func (s *DB) UpdateAgent(ctx context.Context, by hob.Principal, id hob.AgentID, 
 		if err != nil {
 			return err
 		}
+		t.did(by, "agent.update", "agent", string(a.ID), agentConfig(before), agentConfig(a))
 		_, err = t.exec(ctx, `UPDATE agents SET name = ?, name_key = ?, model = ?, system_prompt = ?, settings = ?, tool_ids = ?, updated_at = ? WHERE id = ?`,
 			a.Name, strings.ToLower(a.Name), a.Model, a.SystemPrompt, string(a.Settings), ids, a.UpdatedAt.Micros(), string(a.ID))
 		return err
@@ -156,6 +159,7 @@ func (s *DB) DeleteAgent(ctx context.Context, by hob.Principal, id hob.AgentID) 
 				return err
 			}
 		}
+		t.did(by, "agent.delete", "agent", string(a.ID), agentConfig(a), nil)
 		for _, stmt := range []string{
 			`DELETE FROM agents WHERE id = ?`, // its assignments and hooks go with it
 			`UPDATE sessions SET agent_id = '' WHERE agent_id = ?`,

@@ -51,11 +51,25 @@ func orNull(raw json.RawMessage) any {
 // row of the run says.
 func keepApproval(ctx context.Context, t *tx, run hob.RunID, m place, a hob.Approval, now int64) error {
 	if a.Status != hob.ApprovalPending {
-		_, err := t.exec(ctx, `UPDATE approvals SET status = CASE WHEN status = 'pending' THEN ? ELSE status END,
-			settled = CASE WHEN ? = 1 THEN 1 ELSE settled END WHERE run_n = ? AND id = ?`,
+		now, err := returning(ctx, t, scanText, `UPDATE approvals SET status = CASE WHEN status = 'pending' THEN ? ELSE status END,
+			settled = CASE WHEN ? = 1 THEN 1 ELSE settled END WHERE run_n = ? AND id = ? RETURNING status`,
 			string(a.Status), flag(a.Settled), m.n, a.ApprovalID)
+		if none(err) {
+			return nil
+		}
+		if a.RunID, a.Workspace = run, hob.WorkspaceID(m.ws); err == nil && now == string(a.Status) {
+			switch a.Status { // a decision was noted when it was made
+			case hob.ApprovalExpired:
+				noteApproval(t, "approval.expire", m.by, &a)
+			case hob.ApprovalCancelled:
+				noteApproval(t, "approval.cancel", m.by, &a)
+			case hob.ApprovalPending, hob.ApprovalApproved, hob.ApprovalDenied:
+			}
+		}
 		return hob.Wrap("write what became of an approval", err)
 	}
+	a.RunID, a.Workspace = run, hob.WorkspaceID(m.ws)
+	noteApproval(t, "approval.request", m.by, &a)
 	if a.Approvers == nil {
 		a.Approvers = []string{}
 	}
@@ -76,6 +90,15 @@ func keepApproval(ctx context.Context, t *tx, run hob.RunID, m place, a hob.Appr
 		err = fmt.Errorf("another run has one with the id %s", a.ApprovalID)
 	}
 	return hob.Wrap("insert an approval", err)
+}
+
+// cancelApprovals cancels what a run that ended has asked people for.
+func cancelApprovals(ctx context.Context, t *tx, run hob.RunID, m place) error {
+	gone, err := many(ctx, t, scanText, `UPDATE approvals SET status = 'cancelled' WHERE run_n = ? AND status = 'pending' RETURNING id`, m.n)
+	for _, id := range gone {
+		noteApproval(t, "approval.cancel", m.by, &hob.Approval{ApprovalID: id, RunID: run, Workspace: hob.WorkspaceID(m.ws), Status: hob.ApprovalCancelled})
+	}
+	return err
 }
 
 // ownerOf is the owner that a starter's runs have, as hob.Principal.Owner.
@@ -184,6 +207,7 @@ func (s *DB) Decide(ctx context.Context, by hob.Principal, d hob.Decision) (hob.
 			return undecidable(a)
 		}
 		a.Status, a.Reason, a.ModifiedInput, a.DecidedBy, a.DecidedAt = status, d.Reason, d.ModifiedInput, by.Name(), hob.FromMicros(now)
+		noteApproval(t, "approval.decide", by.Name(), &a)
 		return wake(ctx, t, run.n)
 	})
 	if err != nil {

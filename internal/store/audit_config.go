@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"strings"
 
 	"hob"
 )
@@ -30,6 +31,20 @@ func bucketConfig(b hob.Bucket) any {
 		hob.Bucket
 		Owned bool `json:"owned"`
 	}{b, b.Owned}
+}
+
+func hookConfig(h hob.Hook) any {
+	h.CreatedAt = hob.Time{}
+	return h
+}
+
+// keyDetail is what the entry of a key tells of it.
+func keyDetail(k hob.Key) json.RawMessage {
+	scopes := make([]string, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = string(s)
+	}
+	return details("name", k.Name, "prefix", k.Prefix, "scopes", strings.Join(scopes, " "), "agent_id", string(k.Agent))
 }
 
 // providerKeyConfig leaves of the key only whether there is one: its last characters would be guessed from the digest.

@@ -246,7 +246,7 @@ func (s *DB) writeStep(ctx context.Context, t *tx, c hob.RunCommit, m place, mes
 	if err := writePeople(ctx, t, c, m, now); err != nil {
 		return err
 	}
-	return writeOutcome(ctx, t, m.n, c.Outcome)
+	return writeOutcome(ctx, t, c.Run, m, c.Outcome)
 }
 
 // writePeople writes what a step has to do with people and hooks. Most steps have nothing of it.
@@ -266,7 +266,7 @@ func writePeople(ctx context.Context, t *tx, c hob.RunCommit, m place, now int64
 			return err
 		}
 	}
-	t.note(c.Audit...)
+	noteStep(t, c, m)
 	return nil
 }
 
@@ -286,10 +286,11 @@ func rewrite(ctx context.Context, t *tx, run int64, m hob.Message) error {
 
 // writeOutcome notes how a run ended or why it rests; nothing where the commit leaves it under way. What a run that ended
 // has asked people for is not wanted any more.
-func writeOutcome(ctx context.Context, t *tx, run int64, o *hob.Outcome) error {
+func writeOutcome(ctx context.Context, t *tx, id hob.RunID, m place, o *hob.Outcome) error {
 	if o == nil {
 		return nil
 	}
+	run := m.n
 	usage, err := json.Marshal(o.Usage)
 	if err != nil {
 		return fmt.Errorf("encode a run's usage: %w", err)
@@ -303,7 +304,7 @@ func writeOutcome(ctx context.Context, t *tx, run int64, o *hob.Outcome) error {
 	case o.Status == hob.AwaitingApproval:
 		return rest(ctx, t, run, o.Wake)
 	case o.Status.Final() && pending > 0:
-		_, err = t.exec(ctx, `UPDATE approvals SET status = 'cancelled' WHERE run_n = ? AND status = 'pending'`, run)
+		err = cancelApprovals(ctx, t, id, m)
 	}
 	return hob.Wrap("cancel a run's approvals", err)
 }

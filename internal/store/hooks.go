@@ -117,12 +117,18 @@ func (s *DB) CreateHook(ctx context.Context, by hob.Principal, h hob.Hook) (hob.
 			int64(h.Position), h.CreatedAt.Micros(), by.Name()); err != nil {
 			return err
 		}
+		t.hooked(by, "hook.create", h, nil, hookConfig(h))
 		return countHooks(ctx, t, h.Agent)
 	})
 	if err != nil {
 		return hob.Hook{}, err
 	}
 	return h, nil
+}
+
+// hooked notes a change of a hook.
+func (t *tx) hooked(by hob.Principal, action string, h hob.Hook, before, after any) {
+	t.did(by, action, "hook", string(h.ID), before, after).Detail = details("agent_id", string(h.Agent), "event", string(h.Event), "type", string(h.Type))
 }
 
 // countHooks writes down how many enabled hooks an agent has, whose row the transaction holds.
@@ -171,12 +177,14 @@ func (s *DB) UpdateHook(ctx context.Context, by hob.Principal, ag hob.AgentID, i
 		if h, err = s.hook(ctx, t, by, hob.ScopeConfigure, ag, id); err != nil {
 			return err
 		}
+		before := hookConfig(h)
 		if p.Enabled != nil {
 			h.Enabled = *p.Enabled
 		}
 		if p.Position != nil {
 			h.Position = *p.Position
 		}
+		t.hooked(by, "hook.update", h, before, hookConfig(h))
 		if _, err = t.exec(ctx, `UPDATE hooks SET enabled = ?, position = ? WHERE id = ?`, flag(h.Enabled), int64(h.Position), string(h.ID)); err != nil {
 			return err
 		}
@@ -195,6 +203,7 @@ func (s *DB) DeleteHook(ctx context.Context, by hob.Principal, ag hob.AgentID, i
 		if err != nil {
 			return err
 		}
+		t.hooked(by, "hook.delete", h, hookConfig(h), nil)
 		if _, err := t.exec(ctx, `DELETE FROM hooks WHERE id = ?`, string(h.ID)); err != nil {
 			return err
 		}

@@ -64,6 +64,7 @@ func (s *DB) CreateKey(ctx context.Context, by hob.Principal, k hob.Key, hash []
 		if err != nil && s.d.conflict(err) {
 			return hob.Errorf(hob.Conflict, "this key is kept already").WithCode("key_exists")
 		}
+		t.did(by, "key.create", "key", string(k.ID), nil, k).Detail = keyDetail(k)
 		return err
 	})
 	if err != nil {
@@ -136,6 +137,7 @@ func (s *DB) RevokeKey(ctx context.Context, by hob.Principal, id hob.KeyID) (hob
 			return err
 		}
 		k.RevokedAt = hob.FromMicros(s.now())
+		t.did(by, "key.revoke", "key", string(k.ID), nil, nil).Detail = keyDetail(k)
 		if _, err = t.exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, k.RevokedAt.Micros(), key); err != nil {
 			return err
 		}

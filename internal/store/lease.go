@@ -238,6 +238,8 @@ func (s *DB) RequestCancel(ctx context.Context, by hob.Principal, id hob.RunID, 
 		if x, err = readRun(ctx, t, by, hob.ScopeRun, id); err != nil || x.Status.Final() || seeded.Bug("cancel_lost") {
 			return err
 		}
+		e := t.did(by, "run.cancel", "run", string(id), nil, nil)
+		e.Run, e.Rule = id, code
 		return cancelRuns(ctx, t, code, "n = ?", x.n)
 	})
 	if err != nil {

@@ -96,6 +96,7 @@ func (s *DB) StartRun(ctx context.Context, n hob.NewRun) (hob.StartedRun, error)
 		if started.Run, at, err = s.insertRun(ctx, t, x, session); err != nil {
 			return err
 		}
+		noteStart(t, started.Run)
 		return s.keepKey(ctx, t, x)
 	})
 	if err != nil {
