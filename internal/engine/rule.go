@@ -13,9 +13,9 @@ import (
 
 // Bounds of judging rules. The first is of one input; the others keep what a list of patterns can cost before there is one.
 const (
-	ruleWork        = 384 << 20 // steps for all rules of a list: bytes looked at, times instructions where a pattern looks
+	ruleWork        = 256 << 20 // steps for all rules of a list: bytes looked at, and of patterns characters times instructions
 	ruleProgram     = 4_000     // instructions of one pattern; a.{0,1000} has 2,002
-	rulePrograms    = 20_000    // instructions of all patterns of a list
+	rulePrograms    = 10_000    // instructions of all patterns of a list
 	ruleFoldedWork  = 16        // steps per byte of bringing text that is not ASCII into the form that is compared
 	ruleRenderWork  = 4         // steps per byte of writing a value as JSON
 	defaultBlocking = "Blocked by rule"
@@ -25,6 +25,7 @@ const (
 type Rules struct {
 	rules  []rule
 	fields []ruleField // each once, however many rules look at it
+	most   int         // steps of one input
 }
 
 // rule is a condition in the form in which it is judged.
@@ -61,7 +62,7 @@ func compileRules(list []hob.Rule, path func(rule int, part string) string) (*Ru
 	if len(list) > hob.MaxRules {
 		return nil, badField(path(-1, "rules"), "has %d rules; %d are allowed", len(list), hob.MaxRules)
 	}
-	out := &Rules{rules: make([]rule, 0, len(list))}
+	out := &Rules{rules: make([]rule, 0, len(list)), most: ruleWork}
 	left := rulePrograms
 	for i, written := range list {
 		r, name, bad := compileRule(written)
@@ -141,7 +142,7 @@ func (r *Rules) Judge(input json.RawMessage) Verdict {
 
 // judge is Judge, and tells how many steps it took.
 func (r *Rules) judge(input json.RawMessage) (v Verdict, steps int) {
-	j := newJudging(r.fields, input)
+	j := newJudging(r, input)
 	var open *Verdict // of the first rule that could not be judged
 	could := map[hob.HookAction]bool{}
 	decided := Verdict{Action: hob.HookPass, Index: -1}
@@ -208,7 +209,7 @@ func (j *judging) holds(r *rule) (holds bool, why string) {
 		if j.tooLong(r.field) {
 			return false, fmt.Sprintf("%s has more than the %d characters that MATCHES looks at", j.fields[r.field].shown(), hob.MaxMatchChars)
 		}
-		if why = j.spend(len(text) * r.size); why == "" {
+		if why = j.spend(utf8.RuneCountInString(text) * r.size); why == "" {
 			holds = r.pattern.MatchString(text)
 		}
 	}

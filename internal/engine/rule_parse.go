@@ -120,19 +120,23 @@ func (c *condition) readPattern(pattern string) (bad string) {
 	return ""
 }
 
-// instructions is about how many a pattern has once it is compiled, known without compiling it; of patterns that are far
-// too large it is some number above the bound.
+// instructions is about how many a pattern has once it is compiled, known without compiling it: what repetitions make of a
+// short pattern need not be built to be refused. Of patterns that are far too large it is some number above the bound.
 func instructions(re *syntax.Regexp) int {
-	sum := 2
+	sum := 0
 	for _, sub := range re.Sub {
 		sum = min(sum+instructions(sub), 2*ruleProgram)
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		sum += len(re.Rune)
-	case syntax.OpRepeat:
-		sum *= max(re.Min+1, re.Max+1, 1)
-	default:
+		sum = len(re.Rune)
+	case syntax.OpRepeat: // x{2,5} is xx(x(x(x)?)?)?, and x{2,} is xx+
+		sum = sum*max(re.Min, re.Max, 1) + max(re.Max-re.Min, 2)
+	case syntax.OpAlternate:
+		sum += len(re.Sub) - 1
+	case syntax.OpConcat:
+	default: // one of its own, or two around another
+		sum += min(1+len(re.Sub), 2)
 	}
 	return min(sum, 2*ruleProgram)
 }

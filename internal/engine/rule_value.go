@@ -45,10 +45,11 @@ type judging struct {
 	input  map[string]any
 	why    string // the input cannot be read
 	steps  int
+	most   int
 }
 
-func newJudging(fields []ruleField, input json.RawMessage) *judging {
-	j := &judging{fields: fields, texts: make([]fieldText, len(fields)), steps: len(input)}
+func newJudging(r *Rules, input json.RawMessage) *judging {
+	j := &judging{fields: r.fields, texts: make([]fieldText, len(r.fields)), steps: len(input), most: r.most}
 	d := json.NewDecoder(bytes.NewReader(input))
 	d.UseNumber() // numbers stay as they were written
 	if err := d.Decode(&j.input); err != nil || j.input == nil {
@@ -59,7 +60,8 @@ func newJudging(fields []ruleField, input json.RawMessage) *judging {
 
 // spend counts steps, and says so where there have been too many.
 func (j *judging) spend(steps int) (why string) {
-	if j.steps += steps; j.steps > ruleWork {
+	if j.steps += steps; j.steps > j.most {
+		j.steps = j.most + 1
 		return "the rules of this list ask for more work than is allowed for an input of this size"
 	}
 	return ""
@@ -74,6 +76,9 @@ func (j *judging) tooLong(field int) bool {
 // text is a field of the input in the form that is compared.
 func (j *judging) text(field int, fold bool) (text, why string) {
 	t := &j.texts[field]
+	if why := j.spend(0); why != "" { // before anything is made of a value
+		return "", why
+	}
 	if !t.looked {
 		t.looked = true
 		t.raw, t.why = j.find(j.fields[field])
