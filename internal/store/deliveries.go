@@ -68,7 +68,7 @@ func (s *DB) Deliveries(ctx context.Context, by hob.Principal, ag hob.AgentID, i
 // DueDeliveries takes deliveries. Two processes never get the same one, as with Claim.
 func (s *DB) DueDeliveries(ctx context.Context, lease time.Duration, limit int) ([]hob.DueDelivery, error) {
 	// Most of the time nothing is due, and no writer need be kept busy to find that out.
-	_, err := one(ctx, s.read(), scanInt, `SELECT 1 FROM deliveries WHERE status = 'queued' AND next_at <= {now} LIMIT 1`)
+	_, err := one(ctx, s.read(), scanInt, `SELECT 1 FROM deliveries WHERE status = 'queued' AND next_at <= (SELECT {now}) LIMIT 1`)
 	if none(err) {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (s *DB) DueDeliveries(ctx context.Context, lease time.Duration, limit int) 
 	var list []hob.DueDelivery
 	err = s.write(ctx, "take due deliveries", func(ctx context.Context, t *tx) error {
 		rows, err := many(ctx, t, scanDelivery, `UPDATE deliveries SET attempts = attempts + 1, next_at = {now} + ?
-			WHERE n IN (SELECT n FROM deliveries WHERE status = 'queued' AND next_at <= {now} ORDER BY next_at, n LIMIT ? {skip})
+			WHERE n IN (SELECT n FROM deliveries WHERE status = 'queued' AND next_at <= (SELECT {now}) ORDER BY next_at, n LIMIT ? {skip})
 			RETURNING `+deliveryColumns, lease.Microseconds(), int64(limit))
 		if err != nil || len(rows) == 0 {
 			return err
@@ -140,7 +140,7 @@ func (s *DB) SweepDeliveries(ctx context.Context) (total int64, err error) {
 	for n := int64(sweepChunk); n == sweepChunk; {
 		err = s.write(ctx, "sweep deliveries", func(ctx context.Context, t *tx) (err error) {
 			n, err = t.exec(ctx, `DELETE FROM deliveries WHERE n IN
-				(SELECT n FROM deliveries WHERE status IN ('delivered', 'failed') AND next_at <= {now} LIMIT ?)`, int64(sweepChunk))
+				(SELECT n FROM deliveries WHERE status IN ('delivered', 'failed') AND next_at <= (SELECT {now}) LIMIT ?)`, int64(sweepChunk))
 			return err
 		})
 		if total += n; err != nil {

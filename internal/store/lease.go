@@ -119,7 +119,7 @@ func (s *DB) Claim(ctx context.Context, owner string, lease time.Duration, limit
 	all = all || seeded.Bug("steal_lease")
 	err := s.write(ctx, "claim runs", func(ctx context.Context, t *tx) (err error) {
 		if _, err = t.exec(ctx, `UPDATE runs SET status = 'queued' WHERE n IN (SELECT n FROM runs
-			WHERE status = 'awaiting_approval' AND wake_at BETWEEN 1 AND {now} ORDER BY wake_at LIMIT ? {skip})`, int64(limit)); err != nil {
+			WHERE status = 'awaiting_approval' AND wake_at BETWEEN 1 AND (SELECT {now}) ORDER BY wake_at LIMIT ? {skip})`, int64(limit)); err != nil {
 			return fmt.Errorf("wake runs: %w", err)
 		}
 		list, err = many(ctx, t, func(r row) (c hob.Claimed, err error) { err = r.Scan(&c.Run, &c.Epoch); return c, err },

@@ -69,10 +69,10 @@ func deliveriesMade(w *world) {
 	}
 	same(w, "due while leased", len(w.due(time.Minute)), 0)
 
-	w.must(w.s.DeliveryDone(w.ctx, "d1", hob.DeliveryQueued, "503", brief))
 	w.must(w.s.DeliveryDone(w.ctx, "d2", hob.DeliveryDelivered, "", 0))
-	same(w, "due at once", len(w.due(brief)), 0)
-	over()
+	w.must(w.s.DeliveryDone(w.ctx, "d1", hob.DeliveryQueued, "502", time.Hour))
+	same(w, "due although put off", len(w.due(brief)), 0)
+	w.must(w.s.DeliveryDone(w.ctx, "d1", hob.DeliveryQueued, "503", 0))
 	got = w.due(brief)
 	if len(got) != 1 || got[0].ID != "d1" || got[0].Attempts != 2 || got[0].Error != "503" {
 		w.t.Fatalf("due again: %+v", got)

@@ -103,7 +103,11 @@ func wakesInTime(w *world) {
 	c.Outcome.Wake = time.Hour
 	w.must(w.s.Commit(w.ctx, c))
 	w.must(w.s.Commit(w.ctx, ask(never, pending("third"))))
-	same(w, "claimed early", len(w.claim("p2", false)), 0)
+	far := w.begin(w.alice, "far")
+	hour.ApprovalID = "another hour"
+	c = ask(far, hour)
+	c.Outcome.Wake = time.Hour
+	w.must(w.s.Commit(w.ctx, c))
 	over()
 	var mu sync.Mutex
 	got := map[hob.RunID]int{}
@@ -127,7 +131,7 @@ func wakesInTime(w *world) {
 	st, err := w.s.Load(w.ctx, soon.ID)
 	w.must(err)
 	same(w, "attempt and stalls", fmt.Sprint(st.Run.Attempt, st.Run.Stalls), "1 0")
-	same(w, "run", w.status(never.ID), hob.AwaitingApproval)
+	same(w, "runs", fmt.Sprint(w.status(never.ID), w.status(far.ID)), fmt.Sprint(hob.AwaitingApproval, hob.AwaitingApproval))
 }
 
 func cancelWakes(w *world) {
