@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,8 +17,9 @@ const (
 	maxHookURL      = 8 << 10
 	maxHookHeaders  = 50
 	maxHeaderSize   = 16 << 10 // bytes of all names and values
-	maxSecret       = 1000     // characters
-	maxHookPosition = math.MaxInt32
+	maxSecret       = 256      // characters
+	minHookPosition = -1000
+	maxHookPosition = 1_000_000
 )
 
 // CheckHook says whether a hook may be made: what its event, type, matcher, position and config are, beyond the shape of
@@ -34,8 +34,8 @@ func CheckHook(h *hob.Hook) error {
 	case h.Type != hob.HTTPHook && !h.Event.Blocks():
 		return badField("type", "must be http for %s, which nothing can block: a hook of type %s is asked on OnRunStart, PreToolUse, OnDelegation or PreResponse",
 			h.Event, h.Type)
-	case h.Position > maxHookPosition || h.Position < -maxHookPosition:
-		return badField("position", "must be a whole number from %d to %d", -maxHookPosition, maxHookPosition)
+	case h.Position < minHookPosition || h.Position > maxHookPosition:
+		return badField("position", "must be a whole number from %d to %d", minHookPosition, maxHookPosition)
 	}
 	if err := checkMatcher(h); err != nil {
 		return err

@@ -28,12 +28,12 @@ func TestCheckHook_TakesWhatIsRight(t *testing.T) {
 	}
 	for name, h := range map[string]hob.Hook{
 		"http": {Event: hob.OnRunStart, Type: hob.HTTPHook, Config: httpConfig(nil)},
-		"http with all": {Event: hob.PreToolUse, Type: hob.HTTPHook, Matcher: new("database_write | mcp__*|a?b"), Position: math.MaxInt32, Config: httpConfig(func(c *hob.HookConfig) {
+		"http with all": {Event: hob.PreToolUse, Type: hob.HTTPHook, Matcher: new("database_write | mcp__*|a?b"), Position: 1_000_000, Config: httpConfig(func(c *hob.HookConfig) {
 			c.OnError, c.Headers, c.Secret, c.TimeoutSeconds, c.IncludeRunContext = hob.FailDeny, headers, "s", hob.MaxHookSeconds, true
 		})},
 		"http of little time": {Event: hob.OnRunComplete, Type: hob.HTTPHook, Config: httpConfig(func(c *hob.HookConfig) { c.TimeoutSeconds = 0.1 })},
 		"http after a tool":   {Event: hob.PostToolUse, Type: hob.HTTPHook, Matcher: new("*"), Config: httpConfig(func(c *hob.HookConfig) { c.URL = "http://127.0.0.1:8080" })},
-		"rule":                {Event: hob.PreResponse, Type: hob.RuleHook, Position: -math.MaxInt32, Config: rule},
+		"rule":                {Event: hob.PreResponse, Type: hob.RuleHook, Position: -1000, Config: rule},
 		"rules":               {Event: hob.PreToolUse, Type: hob.RuleHook, Config: hob.HookConfig{OnError: hob.FailAllow, Rules: []hob.Rule{{Condition: "a IN [1]", Action: "allow"}}}},
 		"a rule and rules":    {Event: hob.OnDelegation, Type: hob.RuleHook, Config: hob.HookConfig{Condition: "a CONTAINS b", Action: "deny", Message: "m", IgnoreCase: true, Rules: []hob.Rule{{Condition: "a IN [1]"}}}},
 		"approval":            {Event: hob.PreToolUse, Type: hob.ApprovalHook},
@@ -85,8 +85,8 @@ func TestCheckHook_NamesWhatIsWrong(t *testing.T) {
 		"rule after a run":        {on(hob.OnRunComplete, hob.RuleHook, hob.HookConfig{Condition: "a CONTAINS b"}), "type", "must be http for OnRunComplete"},
 		"approval after a tool":   {on(hob.PostToolUse, hob.ApprovalHook, hob.HookConfig{}), "type", "must be http for PostToolUse"},
 		"approval after a run":    {on(hob.OnRunComplete, hob.ApprovalHook, hob.HookConfig{}), "type", "must be http for OnRunComplete"},
-		"position too high":       {placed(math.MaxInt32 + 1), "position", "whole number from -2147483647 to 2147483647"},
-		"position too low":        {placed(-math.MaxInt32 - 1), "position", "whole number"},
+		"position too high":       {placed(1_000_001), "position", "whole number from -1000 to 1000000"},
+		"position too low":        {placed(-1001), "position", "whole number"},
 		"matcher at a start":      {matched(hob.OnRunStart, "x"), "matcher", "PreToolUse, PostToolUse and OnDelegation"},
 		"matcher of an answer":    {matched(hob.PreResponse, "x"), "matcher", "leave it out for PreResponse"},
 		"matcher at an end":       {matched(hob.OnRunComplete, "x"), "matcher", "leave it out"},
@@ -116,7 +116,7 @@ func TestCheckHook_NamesWhatIsWrong(t *testing.T) {
 		"header of two lines":     {header("X-Key", "a\r\nX-Other: b"), "config.headers", "control character in the value of X-Key"},
 		"header with a mask":      {header("X-Key", hob.Mask), "config.headers", "has the mask as the value of X-Key"},
 		"header twice":            {web(func(c *hob.HookConfig) { c.Headers = map[string]hob.Secret{"x-key": "a", "X-Key": "b"} }), "config.headers", "X-Key twice"},
-		"secret too long":         {web(func(c *hob.HookConfig) { c.Secret = hob.Secret(strings.Repeat("s", 1001)) }), "config.secret", "at most 1000 characters"},
+		"secret too long":         {web(func(c *hob.HookConfig) { c.Secret = hob.Secret(strings.Repeat("s", 257)) }), "config.secret", "at most 256 characters"},
 		"secret that is a mask":   {web(func(c *hob.HookConfig) { c.Secret = hob.Mask }), "config.secret", "the mask"},
 		"no rule":                 {rule(hob.HookConfig{}), "config.condition", "at least one rule"},
 		"an action alone":         {rule(hob.HookConfig{Action: "deny"}), "config.condition", "at least one rule"},
