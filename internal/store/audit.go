@@ -99,8 +99,16 @@ func (s *DB) keepNotes(ctx context.Context, t *tx) error {
 			e.Digest, e.Before, e.After, e.Decision, e.Rule, string(e.Detail), e.Request, e.Address, e.Prev, e.Hash)
 	}
 	t.notes, t.noted = t.notes[:0], true
-	return s.texts.audit.insert(ctx, t, args)
+	err := s.texts.audit.insert(ctx, t, args)
+	if err != nil && s.d.conflict(err) {
+		return fmt.Errorf("%w: %w", errStale, err)
+	}
+	return err
 }
+
+// errStale says that another process has gone on with a chain. What is remembered of its end is dropped with the
+// transaction, which has to be done over.
+var errStale = errors.New("the audit log has another end than is remembered")
 
 // fill completes an entry, and brings its texts into the form in which they are stored.
 func (s *DB) fill(t *tx, e *hob.AuditEntry) {
@@ -145,11 +153,7 @@ func detail(d json.RawMessage) json.RawMessage {
 	return text
 }
 
-func (s *DB) Audit(ctx context.Context, by hob.Principal, f hob.AuditFilter) ([]hob.AuditEntry, error) {
-	return nil, nil
-}
-
-// NoteAudit writes an entry about something that changes nothing in the store.
+// NoteAudit writes an entry about something that changes nothing in the store. It is the principal's.
 func (s *DB) NoteAudit(ctx context.Context, by hob.Principal, a hob.AuditEntry) error {
 	a.Workspace, a.Actor = by.Workspace, by.Name()
 	return s.write(ctx, "write the audit log", func(_ context.Context, t *tx) error {

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"hob"
 )
@@ -92,4 +94,164 @@ func headOf(ctx context.Context, t *tx, ws hob.WorkspaceID) (head, error) {
 		return head{}, fmt.Errorf("find the end of the audit log: %w", err)
 	}
 	return h, nil
+}
+
+// Settings of linking.
+const (
+	linkGroup  = 256                    // entries that are linked in one transaction
+	linkGather = 100 * time.Millisecond // entries within it are linked together
+	linkPause  = time.Second            // after which linking that failed is tried again
+	auditLock  = "audit"                // the text that those who link are alone with
+)
+
+// looseEntry is an entry that is not linked yet, with the number of its row.
+type looseEntry struct {
+	n int64
+	hob.AuditEntry
+}
+
+// newLinks is the statement that writes places and hashes. Its arguments are texts, since a list of values says no types.
+func newLinks() *bulk {
+	return newBulk(`UPDATE audit SET place = CAST(x.column2 AS BIGINT), prev = x.column3, hash = x.column4 FROM (`, 4,
+		`) AS x WHERE audit.n = CAST(x.column1 AS BIGINT)`)
+}
+
+// linkGroupNow links the oldest entries that are not linked, one process at a time, and says how many.
+func (s *DB) linkGroupNow(ctx context.Context) (n int, err error) {
+	err = s.write(ctx, "link the audit log", func(ctx context.Context, t *tx) error {
+		if s.d.alone != "" {
+			if _, err := one(ctx, t, scanInt, s.d.alone, auditLock); err != nil {
+				return fmt.Errorf("wait for who links: %w", err)
+			}
+		}
+		list, err := many(ctx, t, func(r row) (e looseEntry, err error) {
+			e.AuditEntry, err = scanAudit(behindFirst{r, &e.n})
+			return e, err
+		}, `SELECT n, `+auditColumns+` FROM audit WHERE place = 0 ORDER BY n LIMIT ?`, int64(linkGroup))
+		if err != nil {
+			return err
+		}
+		c := t.chain
+		if c == nil {
+			c = &chain{}
+		}
+		args := make([]any, 0, 4*len(list))
+		for i := range list {
+			e := &list[i]
+			if err := c.append(ctx, t, &e.AuditEntry); err != nil {
+				return err
+			}
+			args = append(args, strconv.FormatInt(e.n, 10), strconv.FormatInt(e.N, 10), e.Prev, e.Hash)
+		}
+		n = len(list)
+		return s.texts.links.insert(ctx, t, args)
+	})
+	return n, err
+}
+
+// behindFirst scans a row whose first column goes elsewhere.
+type behindFirst struct {
+	row
+	first any
+}
+
+func (r behindFirst) Scan(dest ...any) error { return r.row.Scan(append([]any{r.first}, dest...)...) }
+
+// linkLoose links all entries that are not linked yet.
+func (s *DB) linkLoose(ctx context.Context) error {
+	for {
+		ctx, t := s.lookUp(ctx)
+		_, err := one(ctx, t, scanInt, `SELECT n FROM audit WHERE place = 0 LIMIT 1`)
+		if none(err) {
+			return nil
+		}
+		if err == nil {
+			_, err = s.linkGroupNow(ctx)
+		}
+		if err != nil {
+			return hob.Wrap("link the audit log", err)
+		}
+	}
+}
+
+// linker links entries beside the commits that wrote them, so that those need not wait for one another. nil where entries
+// are linked as they are written.
+type linker struct {
+	link func(context.Context) error
+	stop context.Context //nolint:containedctx // ends the waiting, and with it the linker
+	end  context.CancelFunc
+
+	mu    sync.Mutex
+	due   bool
+	busy  bool
+	group sync.WaitGroup
+}
+
+func newLinker(link func(context.Context) error) *linker {
+	l := &linker{link: link}
+	l.stop, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// wake has what was written linked soon.
+func (l *linker) wake() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due = true
+	if !l.busy && l.stop.Err() == nil {
+		l.busy = true
+		l.group.Go(l.work)
+	}
+}
+
+// work links until nothing is due. Once it is to stop it tries a last time, without waiting.
+func (l *linker) work() {
+	wait := linkGather
+	for {
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-l.stop.Done():
+			pause.Stop()
+		}
+		last := l.stop.Err() != nil
+		l.take()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.stop), postgresWrite)
+		err := l.link(ctx)
+		cancel()
+		if wait = linkGather; err != nil {
+			wait = linkPause
+		}
+		if last || l.idle(err != nil) {
+			return
+		}
+	}
+}
+
+func (l *linker) take() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due = false
+}
+
+// idle says whether the work is done, and then lets the next wake begin anew.
+func (l *linker) idle(failed bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy = l.due || failed
+	return !l.busy
+}
+
+// close links what is left and ends.
+func (l *linker) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.end()
+	l.mu.Unlock()
+	l.group.Wait()
 }

@@ -216,11 +216,14 @@ func (b *batcher) carryOut(batch []*job) {
 	}
 	b.writes.Add(int64(len(batch)))
 	b.largest.Store(max(b.largest.Load(), int64(len(batch))))
-	if !b.together(batch) && len(batch) > 1 {
+	if !b.together(batch) && (len(batch) > 1 || errors.Is(batch[0].err, errStale)) {
 		b.reruns.Add(1)
 		for i, j := range batch {
 			j.err = nil
-			b.together(batch[i : i+1])
+			if !b.together(batch[i:i+1]) && errors.Is(j.err, errStale) {
+				j.err = nil
+				b.together(batch[i : i+1])
+			}
 		}
 	}
 	for _, j := range batch {

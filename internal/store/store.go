@@ -58,6 +58,7 @@ type DB struct {
 	pins   cache[string, struct{}]
 	places cache[hob.RunID, place]
 
+	linker     *linker
 	configured configured
 	failed     atomic.Int64 // see Stats
 	once       sync.Once
@@ -97,12 +98,21 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store: %w", err), s.Close())
 	}
+	if s.d.alone != "" {
+		s.linker = newLinker(s.linkLoose)
+		s.linker.wake() // a process that ended may have left some
+	} else if err = s.linkLoose(ctx); err != nil { // brought along from a database where entries are linked later
+		return nil, errors.Join(fmt.Errorf("open the store: %w", err), s.Close())
+	}
 	return s, nil
 }
 
 // Close carries out the writes that were handed in and closes the database. Later calls of any method fail.
 func (s *DB) Close() error {
-	s.once.Do(func() { s.ended = s.e.close() })
+	s.once.Do(func() {
+		s.linker.close()
+		s.ended = s.e.close()
+	})
 	return s.ended
 }
 
@@ -139,6 +149,9 @@ func (s *DB) write(ctx context.Context, what string, fn func(context.Context, *t
 	err := s.e.write(ctx, s.noting(ctx, fn, &noted))
 	if k := hob.KindOf(err); (k == hob.Internal || k == hob.Unavailable) && ctx.Err() == nil {
 		s.failed.Add(1)
+	}
+	if noted && err == nil {
+		s.linker.wake()
 	}
 	return hob.Wrap(what, err)
 }
