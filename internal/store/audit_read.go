@@ -79,7 +79,7 @@ func auditFilter(f hob.AuditFilter) *filter {
 		q.where("at >= ?", f.Since.Micros())
 	}
 	if !f.Until.IsZero() {
-		q.where("at <= ?", f.Until.Micros())
+		q.where("at < ?", f.Until.Micros())
 	}
 	return q
 }

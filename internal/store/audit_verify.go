@@ -89,7 +89,7 @@ func (a *AuditLog) Entries(ctx context.Context, ws hob.WorkspaceID, f hob.AuditF
 					q.where("at >= ?", f.Since.Micros())
 				}
 				if !f.Until.IsZero() {
-					q.where("at <= ?", f.Until.Micros())
+					q.where("at < ?", f.Until.Micros())
 				}
 				for e, err := range a.entries(ctx, q.String()+part, q.args...) {
 					if !yield(e, err) || err != nil {
