@@ -257,10 +257,11 @@ func exerciseRuns(ctx context.Context, t *testing.T, c *client.Client, agent hob
 	if status := must[string](t)(c.Cancel(ctx, start.Run)); status != "completed" {
 		t.Errorf("cancelling says %q", status)
 	}
-	if got := must[[]hob.Approval](t)(c.Approvals(ctx, start.Run)); len(got) != 0 {
+	if got := must[[]hob.Approval](t)(c.Approvals(ctx, start.Run, "")); len(got) != 0 {
 		t.Errorf("approvals: %+v", got)
 	}
-	wantKind(t, c.Approve(ctx, start.Run, client.Decision{Approved: true}), hob.NotFound)
+	_, err := c.Approve(ctx, start.Run, client.Decision{Approved: true})
+	wantKind(t, err, hob.NotFound)
 	exerciseSessions(ctx, t, c, agent, r)
 }
 

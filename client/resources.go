@@ -168,6 +168,7 @@ type EffectiveTool struct {
 	Status  string       `json:"status"`  // available, inactive or unavailable
 	Reason  string       `json:"reason"`  // why it is not available
 	Source  string       `json:"source"`  // assignment, or tool_ids where they alone name it
+	Rules   []hob.Rule   `json:"rules"`   // that are asked about each call
 }
 
 // EffectiveTools lists what an agent's next run would be offered, and what not and why.

@@ -64,24 +64,23 @@ func (c *Client) Cancel(ctx context.Context, id hob.RunID) (string, error) {
 	return answer.Status, err
 }
 
-// Approvals lists what a run waits for.
-func (c *Client) Approvals(ctx context.Context, id hob.RunID) ([]hob.Approval, error) {
-	var list struct {
-		Approvals []hob.Approval `json:"approvals"`
-	}
-	err := c.call(ctx, request{method: http.MethodGet, path: path("api", "agents", "runs", string(id), "approvals")}, &list)
-	return list.Approvals, err
-}
-
 // Decision answers an approval. CallID and ApprovalID narrow it where a run waits for several.
 type Decision struct {
 	Approved   bool       `json:"approved"`
 	Reason     string     `json:"reason,omitempty"`
 	CallID     hob.CallID `json:"call_id,omitempty"`
 	ApprovalID string     `json:"approval_id,omitempty"`
+	// Digest is the input_digest of what was shown: where the approval has another one by now, nothing is decided.
+	Digest string `json:"digest,omitempty"`
+	// ModifiedInput are arguments for the call in the place of those asked for.
+	ModifiedInput json.RawMessage `json:"modified_input,omitempty"`
 }
 
-// Approve decides what a run waits for; NotFound when it waits for nothing.
-func (c *Client) Approve(ctx context.Context, id hob.RunID, d Decision) error {
-	return c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", "runs", string(id), "approve"), body: d}, nil)
+// Approve decides what a run waits for; NotFound when it waits for nothing, Conflict when it is decided already.
+func (c *Client) Approve(ctx context.Context, id hob.RunID, d Decision) (hob.Approval, error) {
+	var answer struct {
+		Approval hob.Approval `json:"approval"`
+	}
+	err := c.call(ctx, request{method: http.MethodPost, path: path("api", "agents", "runs", string(id), "approve"), body: d}, &answer)
+	return answer.Approval, err
 }

@@ -221,7 +221,7 @@ func (c *call) judge(a hob.Assignment, row *hob.Tool) ([]string, error) {
 	if err := json.Unmarshal(a.ConfigOverride, &config); err != nil {
 		return nil, hob.Errorf(hob.Invalid, "config_override must be an object").With("field", "config_override")
 	}
-	if err := noRules(config); err != nil || c.s.CheckAssignment == nil {
+	if err := checkRules("config_override.rules", config["rules"]); err != nil || c.s.CheckAssignment == nil {
 		return nil, err
 	}
 	a.Workspace = c.by.Workspace
@@ -230,16 +230,6 @@ func (c *call) judge(a hob.Assignment, row *hob.Tool) ([]string, error) {
 		return nil, err
 	}
 	return []string{warning}, nil
-}
-
-// noRules refuses rules, which nothing would enforce: a rule that is stored and not obeyed is worse than none.
-func noRules(config map[string]json.RawMessage) error {
-	rules, ok := config["rules"]
-	if !ok || string(rules) == "null" || string(rules) == "[]" {
-		return nil
-	}
-	return hob.Errorf(hob.Invalid, "config_override.rules: rules are not available yet").
-		WithCode("rules_unavailable").With("field", "config_override.rules")
 }
 
 // grantsTables says whether a schemas object names any table.

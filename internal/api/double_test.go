@@ -49,6 +49,15 @@ func (p *player) Stream(ctx context.Context, r hob.Request) iter.Seq2[hob.Delta,
 			call := &hob.ModelCall{ID: "call_one", Name: "clock", Arguments: `{"zone":"UTC"}`}
 			_ = yield(hob.Delta{Call: call}, nil) && yield(hob.Delta{Finish: hob.FinishToolCalls, Usage: usage}, nil)
 			return
+		case r.Model == "twice" && r.Step == 1 && len(r.Tools) > 0:
+			for i, zone := range []string{"UTC", "CET"} {
+				call := &hob.ModelCall{ID: "call_" + strconv.Itoa(i), Name: "clock", Arguments: `{"zone":"` + zone + `"}`}
+				if !yield(hob.Delta{Call: call}, nil) {
+					return
+				}
+			}
+			_ = yield(hob.Delta{Finish: hob.FinishToolCalls, Usage: usage}, nil)
+			return
 		case r.Model == "steady":
 			for i := range steadyPieces {
 				time.Sleep(5 * time.Millisecond)

@@ -15,7 +15,8 @@ type effectiveTool struct {
 	ToolID  *hob.ToolID  `json:"tool_id" jsonschema:"null for a builtin tool"`
 	Offered bool         `json:"offered" jsonschema:"the model would be told of it. One that is offered although it is unavailable answers with what is missing"`
 	toolStatus
-	Source string `json:"source" jsonschema:"assignment, or tool_ids where they alone name it"`
+	Source string     `json:"source" jsonschema:"assignment, or tool_ids where they alone name it"`
+	Rules  []hob.Rule `json:"rules,omitempty" jsonschema:"that are asked about each call, in this order: those of the workspace for a builtin tool, then those of the assignment"`
 }
 
 type effectiveList struct {
@@ -153,6 +154,7 @@ func listEffective(c *call) error {
 		if a.ID != "" {
 			t.Source = "assignment"
 		}
+		t.Rules = rulesOf(a)
 		answer.Tools = append(answer.Tools, t)
 	}
 	return c.reply(http.StatusOK, answer)

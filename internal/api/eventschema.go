@@ -31,6 +31,9 @@ func eventKinds() []eventKind {
 		{hob.EventReasoning, hob.ReasoningEvent{}, "the whole reasoning of a step"},
 		{hob.EventWebSearch, hob.WebSearchEvent{}, "the model's provider searched the web by itself"},
 		{hob.EventToolCall, hob.ToolCallEvent{}, "a call with the arguments that will be used"},
+		{hob.EventHookResult, hob.HookResultEvent{}, "what a hook, or a rule of a tool's assignment, decided"},
+		{hob.EventApprovalRequested, hob.ApprovalRequestedEvent{}, "the run waits for a person to decide"},
+		{hob.EventApprovalResolved, hob.ApprovalResolvedEvent{}, "what became of an approval"},
 		{hob.EventToolResult, hob.ToolResultEvent{}, "the result of a call"},
 		{hob.EventStepCompleted, hob.StepCompletedEvent{}, "a step ends"},
 		{hob.EventOutputRecovery, hob.OutputRecoveryEvent{}, "a cut answer is being continued"},
@@ -42,6 +45,7 @@ func eventKinds() []eventKind {
 		{hob.EventCompaction, hob.CompactionEvent{}, "the conversation is summarised after a step's tools"},
 		{hob.EventResponseRepair, hob.ResponseRepairEvent{}, "the answer is not in the wanted form, and asked for again"},
 		{hob.EventChunk, hob.ChunkEvent{}, "answer text: with tools the whole of it, without tools a piece"},
+		{hob.EventOnRunComplete, hob.OnRunCompleteEvent{}, "the run completed, and its OnRunComplete hooks will be told"},
 		{hob.EventError, hob.ErrorEvent{}, "why the run fails; complete follows"},
 		{hob.EventComplete, hob.CompleteEvent{}, "ends every log, whatever the outcome"},
 	}
@@ -63,8 +67,10 @@ func (t schemas) events() error {
 		if code := s.Properties["code"]; k.kind == hob.EventComplete || k.kind == hob.EventError {
 			codes(code)
 		}
-		if args := s.Properties["arguments"]; args != nil {
-			args.Type = "object"
+		for _, name := range []string{"arguments", "tool_input", "modified_input"} {
+			if args := s.Properties[name]; args != nil {
+				args.Type = "object"
+			}
 		}
 		all.OneOf = append(all.OneOf, s)
 	}
@@ -77,7 +83,7 @@ func runCodes() []string {
 	return []string{
 		hob.CodeProviderError, string(hob.ClassPromptTooLong), string(hob.ClassTooLarge), hob.CodeBudget, hob.CodeContentFilter,
 		hob.CodeResponseFormat, hob.CodeOutputCut, hob.CodeDoomLoop, hob.CodeTimeout, hob.CodeCancelled, hob.CodeClientDisconnected,
-		hob.CodeKeyRevoked, hob.CodeAttempts, hob.CodeInternal,
+		hob.CodeKeyRevoked, hob.CodeAttempts, hob.CodeHookBlocked, hob.CodeInternal,
 	}
 }
 
@@ -112,11 +118,9 @@ func (t schemas) describeFacts(profile *jsonschema.Schema) error {
 func valuesOf(parameter string) []any {
 	switch parameter {
 	case "group_by":
-		values := make([]any, 0, len(usageGroups()))
-		for _, g := range usageGroups() {
-			values = append(values, string(g))
-		}
-		return values
+		return anyOf(usageGroups())
+	case "status":
+		return anyOf(approvalStatuses())
 	case "order":
 		return []any{"desc", "asc"}
 	case "sort":

@@ -28,6 +28,7 @@ import (
 const (
 	seeded = `{"user_id":"11111111-1111-4111-8111-111111111111",
 		"initial_messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`
+	hooked   = `{"event":"PreToolUse","type":"http","config":{"url":"https://x.example/hook"},"colour":1}`
 	forecast = `{"name":"forecast","endpoint":"https://x.example","colour":1,` + toolBody + `}`
 )
 
@@ -37,6 +38,7 @@ func creations() map[string][][2]string {
 	return map[string][][2]string{
 		"/api/agents":                 {{`{"name":"made","model":"fixed","colour":1}`, `{"name":"other","model":"fixed"}`}},
 		"/api/agents/$AGENT/tools":    {{`{"tool_name":"clock","config_override":{"planet":1}}`, `{"tool_name":"database_query"}`}},
+		"/api/agents/$AGENT/hooks":    {{hooked, `{"event":"PreToolUse","type":"approval","config":{}}`}},
 		"/api/tools":                  {{forecast, strings.Replace(forecast, "forecast", "other", 1)}},
 		"/api/keys":                   {{`{"name":"made"}`, `{"name":"other"}`}},
 		"/api/ai-provider-keys":       {{`{"provider":"openai","api_key":"sk-0123456789"}`, `{"provider":"openai","api_key":"sk-9876543210"}`}},

@@ -106,7 +106,9 @@ func (s *server) describe() ([]byte, error) {
 		Security: []map[string][]string{{"key": {}}},
 		Tags: []tagInfo{
 			{tagAgents, "A model with a task: instructions, settings, tools"},
+			{tagHooks, "Who is asked about an agent's runs: services, rules, people"},
 			{tagRuns, "One turn of an agent: a message in, steps, an answer out"},
+			{tagApprovals, "What runs wait for people to decide"},
 			{tagSessions, "Conversations with an agent"},
 			{tagTools, "What agents can be given"},
 			{tagKeys, "Who may call this API, and for what"},

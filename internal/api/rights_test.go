@@ -85,8 +85,16 @@ func matrix() map[string]string {
 		"GET /api/agents/runs/{run_id}":                                  "++fnnfn+nuuu",
 		"GET /api/agents/runs/{run_id}/events":                           "++fnnfn+nuuu",
 		"POST /api/agents/runs/{run_id}/cancel":                          "++fnffn+nuuu",
-		"GET /api/agents/runs/{run_id}/approvals":                        "++ffnfn+nuuu",
-		"POST /api/agents/runs/{run_id}/approve":                         "nnfffnnnnuuu", // nothing waits yet
+		"GET /api/agents/runs/{run_id}/approvals":                        "++fnnnn+nuuu",
+		"POST /api/agents/runs/{run_id}/approve":                         "++fffnn+nuuu",
+		"GET /api/approvals":                                             "++f++++++uuu",
+		"GET /api/approvals/{approval_id}":                               "++fnnnn+nuuu",
+		"GET /api/agents/{id}/hooks":                                     "++ff+fn++uuu",
+		"POST /api/agents/{id}/hooks":                                    settings,
+		"GET /api/agents/{id}/hooks/{hook_id}":                           "++ff+fn++uuu",
+		"PATCH /api/agents/{id}/hooks/{hook_id}":                         settings,
+		"DELETE /api/agents/{id}/hooks/{hook_id}":                        settings,
+		"GET /api/agents/{id}/hooks/{hook_id}/deliveries":                settings,
 		"GET /api/runs/held":                                             whole,
 		"POST /api/runs/held/release":                                    whole,
 		"GET /api/agents/{id}/sessions":                                  "++ff+fn++uuu",
@@ -125,6 +133,7 @@ type scene struct {
 	agent, session, run, tool, assignment, key string
 	token                                      string // of a signed link, as a query
 	fresh                                      string // an object that is not there, for an upload
+	hook, waiting, approval                    string // of agent; a run that waits, and what for
 }
 
 func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
@@ -151,11 +160,12 @@ func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
 	w := begin(t, func(c *api.Config) { c.Limits.Off = true })
 	keys := w.callerKeys()
 	s := w.scene(keys["owner"])
+	a := w.waiting(keys["owner"])
 	for _, r := range api.Routes() {
 		row := matrix()[r.Method+" "+r.Path]
 		for i, caller := range callers() {
 			t.Run(fmt.Sprintf("%s %s as %s", r.Method, r.Path, caller), func(t *testing.T) {
-				s.fresh = ""
+				s.fresh, s.waiting, s.approval = "", string(a.RunID), a.ApprovalID
 				if r.Method == http.MethodPost {
 					s.fresh = hob.RandomHex(8)
 				}
@@ -165,6 +175,9 @@ func TestRights_EveryRouteAndEveryCaller(t *testing.T) {
 				}
 				if r.Method != http.MethodGet && got.status < 300 { // it may have changed or deleted what it names
 					s = w.scene(keys["owner"])
+				}
+				if strings.HasSuffix(r.Path, "/approve") && got.status < 300 {
+					a = w.waiting(keys["owner"])
 				}
 			})
 		}
@@ -212,6 +225,7 @@ func (w *world) scene(owner string) scene {
 	id := func(path, body string) string {
 		return as[struct{ ID string }](w.t, w.do(ask{"POST", path, w.service, body, nil}), 201).ID
 	}
+	s.hook = id("/api/agents/"+s.agent+"/hooks", `{"event":"PreToolUse","type":"rule","config":{"condition":"zone CONTAINS Mars"}}`)
 	s.tool = id("/api/tools", `{"name":"t_`+hob.RandomHex(8)+`","endpoint":"https://x.example",`+toolBody+`}`)
 	s.assignment = id("/api/agents/"+s.agent+"/tools", `{"tool_name":"clock"}`)
 	s.key = id("/api/keys", `{"name":"k"}`)
@@ -237,11 +251,14 @@ func (s scene) fill(path string) string {
 	if strings.HasPrefix(path, "/api/tools") {
 		id = s.tool
 	}
+	if s.waiting != "" && (strings.HasSuffix(path, "/approve") || strings.HasSuffix(path, "/approvals")) {
+		path = strings.Replace(path, "{run_id}", s.waiting, 1)
+	}
 	if path == "/api/tools/{id}/test" { // the other is carried out by nobody here
 		id = "clock"
 	}
 	return strings.NewReplacer("{$}", "", "{id}", id, "{run_id}", s.run, "{session_id}", s.session, "{assignment_id}", s.assignment,
-		"{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai", "{version}", "1").Replace(path)
+		"{hook_id}", s.hook, "{approval_id}", s.approval, "{key_id}", s.key, "{key}", "CUSTOM_TOOL_TIMEOUT", "{provider}", "openai", "{version}", "1").Replace(path)
 }
 
 // query are the parameters that the route needs.
@@ -272,6 +289,10 @@ func (s scene) body(method, path string) string {
 		return `{"name":"x"}`
 	case "POST /api/agents/{id}/tools":
 		return `{"tool_name":"database_query"}`
+	case "POST /api/agents/{id}/hooks":
+		return `{"event":"PreToolUse","type":"approval","config":{}}`
+	case "PATCH /api/agents/{id}/hooks/{hook_id}":
+		return `{"enabled":false}`
 	case "PATCH /api/agents/{id}/tools/{assignment_id}":
 		return `{"config_override":{}}`
 	case "POST /api/tools":

@@ -44,12 +44,18 @@ func runSync(c *call) error {
 	if err != nil {
 		return c.s.left(l, reading{by: c.by, run: started.Run.ID, own: true}, err)
 	}
-	if !r.Status.Final() {
+	var waits []hob.Approval
+	switch {
+	case r.Status == hob.AwaitingApproval: // people take hours
+		if waits, err = c.waitsFor(r.ID); err != nil {
+			return err
+		}
+	case !r.Status.Final():
 		return ending(r.ID)
 	}
 	return c.reply(http.StatusOK, hob.RunResult{
 		RunID: r.ID, SessionID: r.Session, Content: r.Content, Error: orNull(r.Error), Code: orNull(r.Code), Usage: r.Usage,
-		Actions: actions, Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Warnings: warnings,
+		Actions: actions, Status: r.Status, Steps: r.Steps, IsNewSession: r.NewSession, Approvals: waits, Warnings: warnings,
 	})
 }
 

@@ -233,6 +233,41 @@ func scenario() []step {
 		{"approve with text", "POST", "/api/agents/runs/$run/approve", `{"approved":"true"}`, 400, ""},
 		{"approve what does not wait", "POST", "/api/agents/runs/$run/approve", `{"approved":true,"reason":"fine"}`, 404, ""},
 
+		{"an agent to be watched", "POST", "/api/agents", `{"name":"watched","model":"calls"}`, 201, "watched=id"},
+		{"switch a tool on for it", "PUT", "/api/tools/clock", `{"is_active":true}`, 200, ""},
+		{"its tool", "POST", "/api/agents/$watched/tools", `{"tool_name":"clock"}`, 201, ""},
+		{"no hooks", "GET", "/api/agents/$watched/hooks", "", 200, ""},
+		{"hook without a config", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"approval"}`, 400, ""},
+		{"hook with a config of odd form", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"approval","config":[]}`, 400, ""},
+		{"hook of an unknown event", "POST", "/api/agents/$watched/hooks", `{"event":"before_run","type":"approval","config":{}}`, 400, ""},
+		{"hook of an unknown type", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"webhook","config":{}}`, 400, ""},
+		{"hook without a rule", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"rule","config":{}}`, 400, ""},
+		{"hook that asks after the deed", "POST", "/api/agents/$watched/hooks", `{"event":"PostToolUse","type":"approval","config":{}}`, 400, ""},
+		{"hook at a private address", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"http","config":{"url":"http://127.0.0.1/hook"}}`, 400, ""},
+		{"approval hook", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"approval","matcher":"clock","config":{"message":"May it look at the clock?","timeout":0}}`, 201, "hook=id"},
+		{"http hook", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"http","position":-1,"enabled":false,"config":{"url":"https://x.example/hook","headers":{"X-Key":"v"}}}`, 201, "called=id"},
+		{"rule hook", "POST", "/api/agents/$watched/hooks", `{"event":"PreToolUse","type":"rule","config":{"condition":"zone CONTAINS Mars","colour":1}}`, 201, ""},
+		{"hooks", "GET", "/api/agents/$watched/hooks", "", 200, ""},
+		{"one hook", "GET", "/api/agents/$watched/hooks/$called", "", 200, ""},
+		{"absent hook", "GET", "/api/agents/$watched/hooks/" + noUUID, "", 404, ""},
+		{"move a hook", "PATCH", "/api/agents/$watched/hooks/$called", `{"position":7}`, 200, ""},
+		{"change a hook's config", "PATCH", "/api/agents/$watched/hooks/$called", `{"config":{}}`, 400, ""},
+		{"change nothing of a hook", "PATCH", "/api/agents/$watched/hooks/$called", "", 400, ""},
+		{"deliveries", "GET", "/api/agents/$watched/hooks/$called/deliveries", "", 200, ""},
+		{"run that waits", "POST", "/api/agents/$watched/run", `{"message":"hi","tools":true}`, 200, "waiting=run_id"},
+		{"what it waits for", "GET", "/api/agents/runs/$waiting/approvals?status=pending", "", 200, ""},
+		{"approvals of no status", "GET", "/api/approvals?status=open", "", 400, ""},
+		{"inbox", "GET", "/api/approvals?status=pending&run_id=$waiting", "", 200, ""},
+		{"absent approval", "GET", "/api/approvals/appr_000000000000", "", 404, ""},
+		{"refuse with other arguments", "POST", "/api/agents/runs/$waiting/approve", `{"approved":false,"modified_input":{}}`, 400, ""},
+		{"approve what was not shown", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true,"digest":"0"}`, 409, ""},
+		{"approve", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true,"reason":"fine","modified_input":{"zone":"CET"}}`, 200, ""},
+		{"approve again", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true}`, 404, ""},
+		{"to its end", "GET", "/api/agents/runs/$waiting/events", "", 200, ""},
+		{"what it waited for", "GET", "/api/agents/runs/$waiting/approvals", "", 200, ""},
+		{"delete a hook", "DELETE", "/api/agents/$watched/hooks/$called", "", 200, ""},
+		{"delete it once again", "DELETE", "/api/agents/$watched/hooks/$called", "", 404, ""},
+
 		{"session", "GET", "/api/sessions/$session", "", 200, ""},
 		{"absent session", "GET", "/api/sessions/sess_000000000000", "", 404, ""},
 		{"messages", "GET", "/api/sessions/$session/messages", "", 200, ""},
@@ -388,6 +423,10 @@ func play(t *testing.T, w *world) {
 			}
 			return text
 		}
+		if s.name == "to its end" { // what comes then is another test's; it is the end that matters here
+			w.stream(ask{s.method, fill(s.path), w.service, "", nil}).rest()
+			continue
+		}
 		r := w.do(ask{s.method, fill(s.path), w.service, fill(s.body), nil})
 		if r.status != s.status {
 			t.Errorf("%s: status %d, want %d: %s", s.name, r.status, s.status, r.body)
@@ -424,7 +463,9 @@ func steady(t *testing.T, raw []byte) string {
 	text := b.String()
 	for pattern, put := range map[string]string{
 		`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`: "UUID",
-		`\b(run|sess|seed|call)_[0-9a-f]{12}\b`:                         "${1}_ID",
+		`\b(run|sess|seed|call|appr)_[0-9a-f]{12}\b`:                    "${1}_ID",
+		`\bwhsec_[0-9a-f]{48}\b`:                                        "whsec_SECRET",
+		`\b[0-9a-f]{64}\b`:                                              "DIGEST",
 		`\bhob_[0-9a-f]{8,}`:                                            "hob_SECRET",
 		`"20\d\d-\d\d-\d\dT[0-9:.]+Z"`:                                  `"TIME"`,
 		`"duration_ms": [\d.]+`:                                         `"duration_ms": 0`,

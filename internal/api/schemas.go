@@ -61,13 +61,30 @@ func wireTypes() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[hob.Secret]():          {Type: "string", Description: "reads as a mask; a mask sent back means unchanged"},
 		reflect.TypeFor[hob.ReasoningEffort](): enum("none", "minimal", "low", "medium", "high"),
 		reflect.TypeFor[hob.Disconnect]():      enum("cancel", "continue"),
+		reflect.TypeFor[hob.Buffering]():       enum("stream", "hold"),
+		reflect.TypeFor[hob.HookEvent]():       enum(anyOf(hob.HookEvents())...),
+		reflect.TypeFor[hob.HookType]():        enum(anyOf(hob.HookTypes())...),
+		reflect.TypeFor[hob.FailMode]():        enum(string(hob.FailAllow), string(hob.FailDeny)),
+		reflect.TypeFor[hob.HookAction]():      enum("pass", "allow", "ask", "deny"),
+		reflect.TypeFor[hob.HookStatus]():      enum("succeeded", "failed", "timed_out", "queued"),
+		reflect.TypeFor[hob.DeliveryStatus]():  enum("queued", "delivered", "failed"),
+		reflect.TypeFor[hob.ApprovalStatus]():  enum(anyOf(approvalStatuses())...),
 		reflect.TypeFor[hob.Money]():           {Type: "number", Description: "US dollars"},
 		reflect.TypeFor[hob.SettingType]():     enum("int", "float", "str", "bool"),
 		reflect.TypeFor[hob.UsageGroup]():      enum("", "action", "component", "agent", "model", "day"),
-		reflect.TypeFor[hob.CallStatus]():      enum("planned", "awaiting_approval", "intent", "result"),
+		reflect.TypeFor[hob.CallStatus]():      enum("planned", "awaiting_approval", "intent", "returned", "result"),
 		reflect.TypeFor[hob.PartType]():        enum("text", "image"),
 		reflect.TypeFor[hob.Status]():          enum("queued", "running", "awaiting_approval", "completed", "failed", "cancelled"),
 	}
+}
+
+// anyOf is a list of values for a schema.
+func anyOf[T ~string](list []T) []any {
+	values := make([]any, len(list))
+	for i, v := range list {
+		values[i] = string(v)
+	}
+	return values
 }
 
 // loosen takes back what the Go types do not promise: objects may get further fields, and lists are never null.
@@ -151,6 +168,17 @@ func shape(name string, s *jsonschema.Schema) error {
 		nullable(p["agents"].Items.Properties["tool_ids"])
 	case "ApproveInput":
 		p["approved"].Type = "boolean"
+		p["modified_input"].Types = []string{"null", "object"}
+	case "HookInput":
+		return shapeHook(p)
+	case "HookChange":
+		boundPosition(p["position"])
+	case "Approval":
+		shapeApproval(s)
+	case "ApproveAnswer":
+		shapeApproval(p["approval"])
+	case "ApprovalList", "Inbox":
+		shapeApproval(p["approvals"].Items)
 	case "KeyInput":
 		p["scopes"].Types = []string{"null", "array"}
 		p["scopes"].Items = wireTypes()[reflect.TypeFor[hob.Scope]()]
@@ -161,7 +189,10 @@ func shape(name string, s *jsonschema.Schema) error {
 		p["value"].Types = []string{"string", "number", "boolean", "object"}
 	case "CategoryInput":
 		p["category"].Type, p["category"].Types = "string", nil
-	case "RunResult", "RunRecord":
+	case "RunResult":
+		shapeApproval(p["approvals"].Items)
+		fallthrough
+	case "RunRecord":
 		codes(p["code"])
 	case "RunList":
 		codes(p["runs"].Items.Properties["code"])
@@ -304,6 +335,10 @@ func exampleOf(rt route) json.RawMessage {
 		text = `{"expiresIn":3600}`
 	case approveInput:
 		text = `{"approved":true}`
+	case hookInput:
+		text = `{"event":"PreToolUse","type":"approval","matcher":"database_write","config":{"message":"May it write?","timeout":3600}}`
+	case hookChange:
+		text = `{"enabled":false}`
 	case keyInput:
 		text = `{"name":"website","scopes":["read","run"]}`
 	case sessionInput:

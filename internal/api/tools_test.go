@@ -133,8 +133,8 @@ func TestTools_AnAssignmentIsJudgedOverTheWorkspacesConfig(t *testing.T) {
 	if len(a.Warnings) != 0 {
 		t.Errorf("warnings %q, although the workspace grants tables", a.Warnings)
 	}
-	f := wantFault(t, w.do(ask{"PUT", "/api/tools/database_query", w.service, `{"config":{"rules":[1]}}`, nil}), 400, "config.rules: rules are not available")
-	if f.Details["field"] != "config.rules" {
+	f := wantFault(t, w.do(ask{"PUT", "/api/tools/database_query", w.service, `{"config":{"rules":[1]}}`, nil}), 400, "config.rules[0] must be an object")
+	if f.Details["field"] != "config.rules[0]" || f.Code != "invalid_rule" {
 		t.Errorf("details %v", f.Details)
 	}
 	// Without the workspace's, the assignment has nothing.

@@ -245,7 +245,7 @@ func (w *world) agent(model string) hob.AgentID {
 // models resolves to the player, whose behaviour the model's name picks.
 func (w *world) models(_ context.Context, _ hob.WorkspaceID, model string) (hob.Model, error) {
 	switch model {
-	case "fixed", "slow", "steady", "broken", "calls", "long", "scripted/demo":
+	case "fixed", "slow", "steady", "broken", "calls", "twice", "long", "scripted/demo":
 		return hob.Model{Provider: w.model, Name: "fixed", Model: model, Window: 100_000}, nil
 	}
 	if name, rest, _ := strings.Cut(model, "/"); name == "openrouter" || name == "mine" {
