@@ -21,11 +21,11 @@ type ruleLoad struct {
 	input json.RawMessage
 }
 
-// heavyRules are lists of as many rules as are allowed, each as dear as it gets, for an input of a size in bytes.
-func heavyRules(t testing.TB, size int) map[string]ruleLoad {
+// heavyRules are lists of so many rules, each as dear as it gets, for an input of a size in bytes.
+func heavyRules(t testing.TB, many, size int) map[string]ruleLoad {
 	t.Helper()
 	compiled := func(condition func(i int) string, fold bool) *Rules {
-		list := make([]hob.Rule, hob.MaxRules)
+		list := make([]hob.Rule, many)
 		for i := range list {
 			list[i] = hob.Rule{Condition: condition(i), IgnoreCase: fold}
 		}
@@ -58,13 +58,13 @@ func heavyRules(t testing.TB, size int) map[string]ruleLoad {
 // Twice the input is at most twice the work, whatever the rules are.
 func TestRules_WorkGrowsWithTheInputAlone(t *testing.T) {
 	t.Parallel()
-	const size = 1 << 10
-	twice := heavyRules(t, 2*size)
-	for name, l := range heavyRules(t, size) {
+	const many, size = 8, 1 << 10
+	twice := heavyRules(t, many, 2*size)
+	for name, l := range heavyRules(t, many, size) {
 		v, steps := l.rules.judge(l.input)
 		w, more := twice[name].rules.judge(twice[name].input)
 		const perRule = 1000 // bytes around the text, and of numbers
-		if v.Undecided != "" || w.Undecided != "" || v.Action != w.Action || more > 2*steps+perRule*hob.MaxRules {
+		if v.Undecided != "" || w.Undecided != "" || v.Action != w.Action || more > 2*steps+perRule*many {
 			t.Errorf("%s: %d steps and %d for twice as much; %+v, %+v", name, steps, more, v, w)
 		}
 	}
@@ -73,8 +73,8 @@ func TestRules_WorkGrowsWithTheInputAlone(t *testing.T) {
 // Once the steps are used up nothing is looked at any more, and what was not decided by then is not.
 func TestRules_WorkHasAnEnd(t *testing.T) {
 	t.Parallel()
-	const size = 1 << 10
-	for name, l := range heavyRules(t, size) {
+	const many, size = 8, 1 << 10
+	for name, l := range heavyRules(t, many, size) {
 		_, whole := l.rules.judge(l.input)
 		l.rules.most = whole - 1
 		v, steps := l.rules.judge(l.input)
@@ -244,7 +244,7 @@ func FuzzRule(f *testing.F) {
 }
 
 func BenchmarkRules(b *testing.B) {
-	for name, load := range heavyRules(b, 1<<20) {
+	for name, load := range heavyRules(b, hob.MaxRules, 1<<20) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				load.rules.Judge(load.input)
