@@ -157,6 +157,7 @@ type server struct {
 	streams  *streams
 	uploads  *uploads
 	refusals *refusals
+	refused  refused
 	lines    lines
 	metrics  metrics
 	unready  engine.Outage

@@ -116,6 +116,7 @@ func (s *server) describe() ([]byte, error) {
 			{tagModels, "How a workspace reaches models: keys, endpoints of its own, what is known of a model"},
 			{tagStorage, "Files of a workspace, in buckets; addresses and bodies as clients of Supabase Storage know them"},
 			{tagUsage, "What was used, and what it cost"},
+			{tagAudit, "The audit log: who did what to what, each entry with the hash of the one before"},
 			{tagServer, "The server itself"},
 		},
 		Paths: paths{byPath: map[string]map[string]operation{}},

@@ -124,6 +124,7 @@ func matrix() map[string]string {
 		"GET /api/provider-profiles":                                     whole,
 		"PUT /api/provider-profiles":                                     whole,
 		"DELETE /api/provider-profiles":                                  whole,
+		"GET /api/audit":                                                 whole,
 		"GET /api/usage":                                                 "++ff+f+++uuu",
 	}
 }

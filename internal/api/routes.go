@@ -47,6 +47,7 @@ const (
 	tagSettings  = "Settings"
 	tagModels    = "Model providers"
 	tagUsage     = "Usage"
+	tagAudit     = "Audit"
 	tagServer    = "Server"
 )
 
@@ -143,6 +144,7 @@ func routes() []route {
 		{method: get, path: "/docs/docs.css", handle: servePage("docs.css"), open: true, status: 200},
 		{method: get, path: "/{$}", handle: serveIndex, open: true, status: 200},
 	}
+	list = append(list, auditRoutes()...)
 	list = append(list, storageRoutes()...)
 	for i := range list {
 		if list[i].in != nil {

@@ -18,6 +18,7 @@ import (
 // call is one request under way, with who makes it.
 type call struct {
 	*http.Request
+	ctx  context.Context //nolint:containedctx // the request's with its origin, see Context
 	w    http.ResponseWriter
 	rc   *http.ResponseController
 	s    *server
@@ -137,9 +138,14 @@ func (s *server) serve(rt *route, counts *routeCounts, w http.ResponseWriter, r 
 	c := &call{Request: r, w: a, rc: http.NewResponseController(a), s: s, rt: rt, record: record{
 		counts: counts, start: s.Clock(), id: strings.Clone(r.Header.Get(requestIDHeader)), route: r.Pattern,
 	}}
+	if changes(r.Method) {
+		c.ctx = hob.WithOrigin(r.Context(), hob.Origin{Request: c.id, Address: address(r)})
+	}
 	if err := s.enter(c); err != nil {
+		s.noteRefusal(c, err)
 		s.fail(a, r, err)
 	} else if err := rt.handle(c); err != nil {
+		s.noteRefusal(c, err)
 		s.failed(c, a, err)
 	}
 	if !c.taken {
