@@ -79,6 +79,7 @@ func AuditActions() []AuditAction {
 		{ActBackup, "backup", "the folder or file", "made while or before the store is read"},
 		{ActRestored, "backup", "the folder or file", "the first entry behind those that were restored"},
 		{ActMigrated, "store", "where it was", "the first entry behind those that were brought along"},
+		{"store.schema", "store", "the schema's version", "a newer program brought it up to date; the detail has the version before"},
 		{ActOverride, "role", "the database", "an operator let a powerful role be used all the same"},
 	}
 }

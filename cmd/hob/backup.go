@@ -156,7 +156,11 @@ func writeBackup(ctx context.Context, c config.Config, to backupTo) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, letGo()) }()
-	d, err := store.OpenDump(ctx, store.Config{DSN: c.Database, Dir: c.Data})
+	at := store.Config{DSN: c.Database, Dir: c.Data}
+	if err := noteWhole(ctx, at, hob.ActBackup, "backup", to.name); err != nil {
+		return locked(c, err)
+	}
+	d, err := store.OpenDump(ctx, at)
 	if err != nil {
 		return locked(c, err)
 	}

@@ -63,6 +63,7 @@ func commands() []command {
 		{"backup", "[FILE]", "write everything into one file, while the server runs", backupHelp, storeOptions(), makeBackup},
 		{"restore", "FILE", "put a backup into an empty installation", restoreHelp, restoreOptions(), restore},
 		{"migrate", "status|up|--to URL", "bring the schema up to date, or move to Postgres", migrateHelp, storeOptions(), migrate},
+		{"audit", "verify|export", "check the audit log's chain, or write it out", auditHelp, storeOptions(), audit},
 		{"version", "[--json]", "print the version", versionHelp, []string{}, printVersion},
 	}
 }

@@ -229,6 +229,9 @@ func migrateTo(ctx context.Context, w world, c config.Config, url string) (err e
 	if err := compared(w, d.Tables(), done.Tables); err != nil {
 		return err
 	}
+	if err := noteWhole(ctx, to, hob.ActMigrated, "store", from.Address()); err != nil {
+		return err
+	}
 	if err := disownFiles(ctx, c); err != nil {
 		return err
 	}

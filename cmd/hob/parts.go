@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,9 +114,16 @@ func (p *parts) openGuard(c config.Config, log *slog.Logger) (*egress.Guard, err
 
 // openDatabase opens what agents query. A fault turns the tool off and says why: the server is of use without it.
 func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Logger) {
+	var powers string
 	db, err := openProject(ctx, c, func(text string) {
+		powers = text
 		log.Warn("agents' database tools are on although "+text, slog.String("allowed_by", "--allow-powerful-role"))
 	})
+	if err == nil && powers != "" {
+		if err = p.noteOverride(ctx, powers); err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
 	if err != nil {
 		p.databaseOff = offBecause(err)
 		fix := "hob doctor"
@@ -126,6 +134,18 @@ func (p *parts) openDatabase(ctx context.Context, c config.Config, log *slog.Log
 		return
 	}
 	p.database = db
+}
+
+// noteOverride notes that an operator lets a database login be used that can do more than it should. Without the note it is
+// not used.
+func (p *parts) noteOverride(ctx context.Context, powers string) error {
+	detail, err := json.Marshal(map[string]string{"although": powers})
+	if err != nil {
+		return err
+	}
+	return p.store.NoteAudit(ctx, hob.System(hob.DefaultWorkspace), hob.AuditEntry{
+		Action: hob.ActOverride, Kind: "role", Object: "project database", Rule: "--allow-powerful-role", Detail: detail,
+	})
 }
 
 // offBecause is why the database tools are off, for whoever uses the API.

@@ -127,6 +127,9 @@ func restoreFile(ctx context.Context, w world, c config.Config, path string, mos
 			return err
 		}
 	}
+	if err := noteWhole(ctx, store.Config{DSN: c.Database, Dir: c.Data}, hob.ActRestored, "backup", path); err != nil {
+		return err
+	}
 	fmt.Fprintf(w.stdout, "restored into %s in %s: every row was read back and its digest is the archive's\n",
 		plain(store.Config{DSN: c.Database, Dir: c.Data}.Address()), hob.SystemClock().Sub(began).Round(time.Millisecond))
 	if _, err := fmt.Fprint(w.stdout, filesRestored(c, m)); err != nil {

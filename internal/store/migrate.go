@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"hob"
@@ -71,7 +72,12 @@ func (s *DB) migrate(ctx context.Context) error {
 		if at > int64(len(known)) {
 			return fmt.Errorf("the database has schema version %d, but this Hob knows only up to %d: start the newer Hob, or restore a backup", at, len(known))
 		}
-		return s.d.apply(ctx, t, known, int(at), s.now())
+		if err := s.d.apply(ctx, t, known, int(at), s.now()); err != nil || at == 0 || at == int64(len(known)) {
+			return err
+		}
+		e := t.did(hob.System(hob.DefaultWorkspace), "store.schema", "store", strconv.Itoa(len(known)), nil, nil)
+		e.Detail = details("from", strconv.FormatInt(at, 10))
+		return s.keepNotes(ctx, t)
 	})
 }
 
