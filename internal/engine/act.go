@@ -287,7 +287,7 @@ func (a *active) execute(s *hob.CallState) (hob.Result, bool) {
 		}
 	}
 	r = a.e.receive(d, r, nil)
-	if !r.Unknown && a.cause() == nil && a.plan.hooked(hob.PostToolUse, s.Name) {
+	if !cut && !r.Unknown && a.plan.hooked(hob.PostToolUse, s.Name) {
 		var ours bool
 		if r, ours = a.after(s, r); !ours {
 			return hob.Result{}, false
@@ -387,18 +387,21 @@ func (a *active) settlePending(why string) {
 }
 
 // repeats says whether the run goes in circles: the same call with the same arguments three times in a row, or a cycle
-// of two or three calls four times. Identical calls of one step count once. "" means no.
+// of two or three calls four times. Identical calls of one step count once. It goes by what the model asks for, whatever
+// hooks and approvers make of it. "" means no.
 func (a *active) repeats() string {
-	var keys []string
-	step := -1
-	var seen []string
-	for _, c := range a.calls {
-		if c.Step != step {
-			step, seen = c.Step, seen[:0]
-		}
-		k := c.Name + "\x00" + string(c.Arguments)
-		if !slices.Contains(seen, k) {
-			seen, keys = append(seen, k), append(keys, k)
+	var keys, seen []string
+	for i := range a.plan.own {
+		seen = seen[:0]
+		for _, c := range a.plan.own[i].Calls {
+			args := c.Arguments
+			if t := a.plan.tools[c.Name]; t != nil {
+				args = t.effective(args)
+			}
+			k := c.Name + "\x00" + string(args)
+			if !slices.Contains(seen, k) {
+				seen, keys = append(seen, k), append(keys, k)
+			}
 		}
 	}
 	if cycle(keys, 1, 3) {

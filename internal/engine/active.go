@@ -46,6 +46,7 @@ type active struct {
 	asking       asking                 // what hooks decided
 	approvals    []*hob.Approval        // of the run, in the order in which they were asked for
 	rewritten    bool                   // hooks changed the answer
+	vetted       bool                   // PreResponse hooks have decided about it
 	standing     standing               // of the tools that the step calls
 	mine         map[hob.CallID]bool    // calls that this process intended
 	used         map[hob.CallID]bool    // call ids of the conversation

@@ -23,7 +23,7 @@ type objection struct {
 
 // seek asks people about an occasion, one hook after the other. wait says that somebody has yet to decide.
 func (a *active) seek(o *occasion) (wait bool, no *objection) {
-	for i := 0; i < len(a.plan.hooks); i++ {
+	for i := 0; i < len(a.plan.hooks) && a.cause() == nil; i++ {
 		h := a.plan.hooks[i]
 		if h.Event != o.event || h.Type != hob.ApprovalHook || !h.Matches(o.toolName()) {
 			continue
@@ -236,7 +236,7 @@ func (a *active) rest() (ending, bool) {
 	a.rested.Store(true) // before it can be woken
 	a.log.write(func(b *batch) {
 		b.outcome(hob.Outcome{
-			Status: hob.AwaitingApproval, Content: a.run.Content, Steps: a.run.Steps, Usage: a.run.Usage, Wake: wake,
+			Status: hob.AwaitingApproval, Steps: a.run.Steps, Usage: a.run.Usage, Wake: wake, // an answer is none before it is approved
 		})
 	})
 	if a.log.sync() != nil {

@@ -176,7 +176,7 @@ func (e *Engine) trialTool(ctx context.Context, g hob.Grant) (*tool, []string, e
 	if t.schema, err = e.schemas.get(fullSchema(t.spec)); err != nil {
 		return nil, nil, cannot("its input schema is not usable: " + reason(err))
 	}
-	if t.rules, err = rulesOf(t.spec); err != nil {
+	if t.rules, err = e.rules.of(t.spec.Rules); err != nil {
 		return nil, nil, cannot("its rules are not usable: " + reason(err))
 	}
 	return t, warnings, nil

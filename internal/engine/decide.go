@@ -35,7 +35,7 @@ const (
 // that do not fit the tool or that its rules refuse, Conflict as of the store, and where the digest is another
 // (approval_stale).
 func (e *Engine) Decide(ctx context.Context, by hob.Principal, in DecideInput) (hob.Approval, error) {
-	page, err := e.Store.Approvals(ctx, by, hob.ApprovalFilter{Run: in.Run, Limit: mostApprovals})
+	page, err := e.Store.Approvals(ctx, by, hob.ApprovalFilter{Run: in.Run, ID: in.Approval, Limit: mostApprovals})
 	if err != nil {
 		return hob.Approval{}, err
 	}
@@ -118,7 +118,7 @@ func (e *Engine) modified(ctx context.Context, p *hob.Approval, in DecideInput) 
 		if t.schema, err = e.schemas.get(fullSchema(spec)); err != nil {
 			return nil, err
 		}
-		if t.rules, err = rulesOf(spec); err != nil {
+		if t.rules, err = e.rules.of(spec.Rules); err != nil {
 			return nil, err
 		}
 		args = t.effective(args)
@@ -128,16 +128,17 @@ func (e *Engine) modified(ctx context.Context, p *hob.Approval, in DecideInput) 
 		if r, told := t.ruled(&hob.CallState{ID: p.CallID, Name: p.ToolName}, args); r != nil {
 			return nil, bad("is refused by a rule of the tool: %s", told.Message)
 		}
-		return args, refusedByHooks(pin.Hooks, p, args, bad)
+		return args, refusedByHooks(pin.Hooks, spec, args, bad)
 	}
 	return nil, bad("is for a tool that the run does not have: %s", p.ToolName)
 }
 
-// refusedByHooks judges arguments by the rule hooks of the call that is approved.
-func refusedByHooks(hooks []hob.Hook, p *hob.Approval, args json.RawMessage, bad func(string, ...any) error) error {
+// refusedByHooks judges arguments by the rule hooks of the tool that is called.
+func refusedByHooks(hooks []hob.Hook, t hob.ToolSpec, args json.RawMessage, bad func(string, ...any) error) error {
 	for i := range hooks {
 		h := &hooks[i]
-		if h.Event != p.HookEvent || h.Type != hob.RuleHook || !h.Matches(p.ToolName) {
+		asked := h.Event == hob.PreToolUse || h.Event == hob.OnDelegation && t.Kind == hob.DelegateTool
+		if !asked || h.Type != hob.RuleHook || !h.Matches(t.Name) {
 			continue
 		}
 		rules, err := CompileRules(h.AllRules())

@@ -69,6 +69,7 @@ type Config struct {
 type Engine struct {
 	Config
 	schemas schemaCache
+	rules   ruleCache
 	recall  recall
 
 	hub hub

@@ -60,7 +60,7 @@ func (a *active) askHTTP(o *occasion, h *hook, r *hob.HookResultEvent) {
 	case left <= 0:
 		h.fails(r, o, hob.HookTimedOut, "the run's hooks have taken "+a.e.Limits.HookTime.String()+" together, which is as long as they may")
 		return
-	case !a.log.alive(): // the run goes on elsewhere, and asks there
+	case a.log.sync() != nil, !a.log.alive(): // the run goes on elsewhere, and asks there: about the same, for that is durable
 		a.end(errLost)
 		return
 	}

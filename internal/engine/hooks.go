@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ func (e *Engine) armHooks(ctx context.Context, p *plan) error {
 			p.pin.Hooks = append(p.pin.Hooks, h)
 		}
 	}
-	return p.arm(live)
+	return p.arm(e, live)
 }
 
 // rearmHooks finds what the frozen hooks of a run need beside what was frozen: their secrets.
@@ -49,10 +50,10 @@ func (e *Engine) rearmHooks(ctx context.Context, p *plan) error {
 	if err != nil && hob.KindOf(err) != hob.NotFound {
 		return err
 	}
-	return p.arm(live)
+	return p.arm(e, live)
 }
 
-func (p *plan) arm(live []hob.Hook) error {
+func (p *plan) arm(e *Engine, live []hob.Hook) error {
 	p.hooks = make([]*hook, 0, len(p.pin.Hooks))
 	for _, frozen := range p.pin.Hooks {
 		h := &hook{Hook: frozen, gone: true}
@@ -63,7 +64,7 @@ func (p *plan) arm(live []hob.Hook) error {
 		}
 		if h.Type == hob.RuleHook {
 			var err error
-			if h.rules, err = CompileRules(h.AllRules()); err != nil {
+			if h.rules, err = e.rules.of(h.AllRules()); err != nil {
 				return hob.Wrap("read the rules of hook "+string(h.ID), err)
 			}
 		}
@@ -72,10 +73,41 @@ func (p *plan) arm(live []hob.Hook) error {
 	return nil
 }
 
+// guardsSearch says whether hooks are to be asked about searches of the web, so that the model's provider may not make them
+// by itself: it asks nobody.
+func (p *plan) guardsSearch(tools []hob.ToolRunner) bool {
+	return slices.ContainsFunc(tools, func(t hob.ToolRunner) bool {
+		spec := t.Spec()
+		return spec.Native && p.guards(spec.Name)
+	})
+}
+
+// guards says whether hooks are asked before or after calls of a tool.
+func (p *plan) guards(tool string) bool {
+	return p.hooked(hob.PreToolUse, tool) || p.hooked(hob.PostToolUse, tool)
+}
+
 // hooked says whether a hook is asked at an event, about the named tool where the event is of tools.
 func (p *plan) hooked(event hob.HookEvent, tool string) bool {
 	for _, h := range p.hooks {
 		if h.Event == event && h.Matches(tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// edited says whether a hook or an approver has changed what an event, of a call where it is of calls, is about.
+func (a *active) edited(event hob.HookEvent, call hob.CallID) bool {
+	for _, p := range a.approvals {
+		if p.HookEvent == event && p.CallID == call && p.Settled && p.Status == hob.ApprovalApproved && p.ModifiedInput != nil {
+			return true
+		}
+	}
+	a.asking.mu.Lock()
+	defer a.asking.mu.Unlock()
+	for k, r := range a.asking.done {
+		if k.event == event && k.call == call && r.Modified {
 			return true
 		}
 	}
@@ -177,9 +209,16 @@ func (a *active) consult(o *occasion) (why string, blocked bool) {
 		if h.Event != o.event || h.Type == hob.ApprovalHook || !h.Matches(o.toolName()) {
 			continue
 		}
+		if a.cause() != nil {
+			return "", false
+		}
 		r, known := a.asking.known(o, h)
 		if !known {
+			before := o.data
 			if r = a.ask(o, h); a.cause() != nil {
+				if o.data = before; o.call != nil { // what nobody is told of did not happen
+					o.call.Arguments = before
+				}
 				return "", false
 			}
 			a.tell(o, r)
@@ -226,7 +265,7 @@ const withheld = "Error: The result was withheld — a PostToolUse hook failed"
 
 // fails lets a hook's fail mode decide.
 func (h *hook) fails(r *hob.HookResultEvent, o *occasion, status hob.HookStatus, why string) {
-	r.Status, r.Message = status, why
+	r.Action, r.Status, r.Message = hob.HookPass, status, why
 	if h.Fails() != hob.FailDeny {
 		return
 	}
@@ -292,16 +331,24 @@ func (a *active) again(o *occasion) *hob.Result {
 		a.tell(&occasion{event: o.event, call: o.call}, *told)
 		return r
 	}
+	if why, blocked := a.rejudge(o); blocked {
+		return blockedByHook(why)
+	}
+	return nil
+}
+
+// rejudge asks the rule hooks of an occasion whose arguments were changed.
+func (a *active) rejudge(o *occasion) (why string, blocked bool) {
 	for _, h := range a.plan.hooks {
 		if h.Event != o.event || h.Type != hob.RuleHook || !h.Matches(o.toolName()) {
 			continue
 		}
 		if r := a.ask(o, h); r.Blocked {
 			a.tell(o, r)
-			return blockedByHook(r.Message)
+			return r.Message, true
 		}
 	}
-	return nil
+	return "", false
 }
 
 func denial(text string) *hob.Result { return &hob.Result{IsError: true, Free: true, Text: text} }

@@ -85,6 +85,7 @@ func (a *active) begin() (end ending, ok, done bool) {
 	if at == nil {
 		return end, true, false
 	}
+	a.run.Steps = 0 // those that it had when it laid itself down are among them
 	for _, m := range a.plan.own {
 		if m.Role == hob.RoleAssistant {
 			a.run.Steps++
@@ -176,6 +177,7 @@ func (a *active) conclude(end ending) {
 			})
 		}
 		a.withdraw(b, true, "")
+		a.holdBack(b)
 		if end.status == hob.Completed {
 			a.completed(b)
 			a.shown(b)

@@ -67,11 +67,14 @@ func (e *Engine) prepare(ctx context.Context, by hob.Principal, in StartInput) (
 	if err := e.join(ctx, by, p, in.Session); err != nil {
 		return nil, err
 	}
+	if err := e.armHooks(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := e.equip(ctx, by, p, in.Options.NoTools); err != nil {
 		return nil, err
 	}
-	if err := e.armHooks(ctx, p); err != nil {
-		return nil, err
+	if p.settings.WebSearch && p.guards(settingSearch) {
+		p.warn("web_search_off", "the setting web_search has no effect: hooks are to be asked about searches, and the provider asks nobody; give the agent a web tool")
 	}
 	p.pinned = encodeFrame(p.pin)
 	now := hob.Time{Time: e.Clock()}
@@ -169,7 +172,7 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 			p.warn("tool_unavailable", "the tool "+spec.Name+" has an unusable input schema: "+err.Error())
 			continue
 		}
-		rules, err := rulesOf(spec)
+		rules, err := e.rules.of(spec.Rules)
 		if err != nil {
 			p.warn("tool_unavailable", "the tool "+spec.Name+" has unusable rules: "+reason(err))
 			continue
@@ -181,7 +184,7 @@ func (e *Engine) equip(ctx context.Context, by hob.Principal, p *plan, none bool
 }
 
 // toolsOf finds the tools of a run's agent. A model that can search the web only where no functions are offered does so
-// only where none are: beside others its search is a function too.
+// only where none are: beside others its search is a function too, and so is one about which hooks are to be asked.
 func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, p *plan) ([]hob.ToolRunner, []string, error) {
 	assigned, err := e.Store.Scope(ctx, by, p.pin.Agent.ID)
 	if err != nil || len(assigned) == 0 {
@@ -189,7 +192,7 @@ func (e *Engine) toolsOf(ctx context.Context, by hob.Principal, p *plan) ([]hob.
 	}
 	grant := grantOf(by, p.pin.Agent, assigned, p.model)
 	all, warnings, err := e.load(ctx, grant)
-	if err == nil && p.model.SearchAlone && mixed(all) {
+	if err == nil && (p.model.SearchAlone && mixed(all) || p.guardsSearch(all)) {
 		grant.WebSearch = false
 		all, warnings, err = e.load(ctx, grant)
 	}
@@ -207,11 +210,15 @@ func (e *Engine) Grant(ctx context.Context, by hob.Principal, agent hob.Agent, a
 		return grantOf(by, agent, assigned, hob.Model{}), ctx.Err()
 	}
 	grant := grantOf(by, agent, assigned, m)
-	if !m.SearchAlone || len(assigned) == 0 {
+	p := &plan{pin: hob.Pin{Agent: agent}}
+	if err := e.armHooks(ctx, p); err != nil {
+		return grant, err
+	}
+	if len(assigned) == 0 || !m.SearchAlone && len(p.hooks) == 0 {
 		return grant, nil
 	}
 	all, _, err := e.load(ctx, grant)
-	grant.WebSearch = grant.WebSearch && !mixed(all)
+	grant.WebSearch = grant.WebSearch && !(m.SearchAlone && mixed(all)) && !p.guardsSearch(all)
 	return grant, err
 }
 
@@ -299,7 +306,7 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 		if t.schema, err = e.schemas.get(fullSchema(spec)); err != nil {
 			return p, err
 		}
-		if t.rules, err = rulesOf(spec); err != nil {
+		if t.rules, err = e.rules.of(spec.Rules); err != nil {
 			return p, err
 		}
 		if r := live[spec.Name]; r != nil && r.Spec().Ref == spec.Ref {
@@ -308,14 +315,6 @@ func (e *Engine) retake(ctx context.Context, c hob.Claimed) (*plan, error) {
 		p.tools[spec.Name] = t
 	}
 	return p, nil
-}
-
-// rulesOf are the rules of a tool's assignment, nil where there are none.
-func rulesOf(s hob.ToolSpec) (*Rules, error) {
-	if len(s.Rules) == 0 {
-		return nil, nil
-	}
-	return CompileRules(s.Rules)
 }
 
 func fullSchema(s hob.ToolSpec) json.RawMessage {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"slices"
 
 	"hob"
 )
@@ -40,6 +41,7 @@ func (a *active) respond() (ending, bool) {
 	end, ok := a.answerEnds()
 	last := &a.plan.own[len(a.plan.own)-1]
 	if !ok || end.status != hob.Completed || last.Role != hob.RoleAssistant || last.Content == "" || !a.plan.hooked(hob.PreResponse, "") {
+		a.vetted = end.status == hob.Completed
 		return end, ok
 	}
 	text := last.Content
@@ -67,12 +69,27 @@ func (a *active) respond() (ending, bool) {
 		text = "[Response blocked: " + cmp.Or(why, "PreResponse hook denied") + "]"
 		a.log.note(rewrite)
 	}
+	a.vetted = true
 	return end, true
+}
+
+// heldBack stands for an answer that was to be shown only once hooks had decided about it, in a run that ended before.
+const heldBack = "[Response withheld: the run ended before its hooks had decided about it]"
+
+// holdBack takes back an answer that nobody has decided about, in the commit that ends the run.
+func (a *active) holdBack(b *batch) {
+	if a.vetted || !a.holds() || !a.answered() {
+		return
+	}
+	last := &a.plan.own[len(a.plan.own)-1]
+	last.Content, last.Reasoning, a.run.Content = heldBack, nil, ""
+	b.rewrite(*last)
 }
 
 // holds says whether the text of answers is shown only once the PreResponse hooks have decided about it.
 func (a *active) holds() bool {
-	return a.plan.tuning.ResponseBuffering == hob.BufferHold && a.plan.hooked(hob.PreResponse, "")
+	return a.plan.tuning.ResponseBuffering == hob.BufferHold &&
+		slices.ContainsFunc(a.plan.pin.Hooks, func(h hob.Hook) bool { return h.Event == hob.PreResponse })
 }
 
 // released shows the text of a step that turned out not to be the answer.

@@ -63,7 +63,7 @@ func (a *active) screenOne(s *hob.CallState) (clearance, *hob.Result) {
 		return unscreened, nil
 	case blocked:
 		return cleared, blockedByHook(why)
-	case pre.changed:
+	case a.edited(hob.PreToolUse, s.ID):
 		if r := a.again(pre); r != nil {
 			return cleared, r
 		}
@@ -86,7 +86,11 @@ func (a *active) screenOne(s *hob.CallState) (clearance, *hob.Result) {
 	case wait || hand == nil:
 		return passed(wait), nil
 	}
-	hand.data = s.Arguments
+	if hand.data = s.Arguments; a.edited(hob.PreToolUse, s.ID) { // by an approver, since its rules were asked
+		if why, blocked := a.rejudge(hand); blocked {
+			return cleared, delegationBlocked(why)
+		}
+	}
 	if wait, no = a.seek(hand); no != nil {
 		return cleared, delegationBlocked(no.why)
 	}

@@ -31,7 +31,7 @@ func (p *plan) searchBy() string {
 // native tools allow together. Like any tool, the native ones are not used in the run's last step. A fallback model may not
 // be able to search, or not as it is asked for; the run then goes on without.
 func (p *plan) search(last bool) *hob.WebSearchOptions {
-	if p.settings.WebSearch { // it knows no bounds
+	if p.settings.WebSearch && !p.guards(settingSearch) { // it knows no bounds
 		return &hob.WebSearchOptions{Always: true}
 	}
 	var out *hob.WebSearchOptions

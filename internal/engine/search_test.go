@@ -275,3 +275,40 @@ func TestSearch_AHugeSearchIsCutInItsEvent(t *testing.T) {
 		t.Errorf("%d searches, %.200v", len(found), found)
 	}
 }
+
+// TestSearch_HooksAreAskedAboutSearches: a provider asks nobody, so that a tool or a setting whose calls hooks are to be asked
+// about is not left to it.
+func TestSearch_HooksAreAskedAboutSearches(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		matcher  string
+		settings map[string]any
+		tools    []string
+		native   bool
+	}{
+		"the tool":               {"browse", map[string]any{"script": "text: ok"}, []string{"browse"}, false},
+		"every tool":             {"*", map[string]any{"script": "text: ok"}, []string{"browse"}, false},
+		"another tool":           {"read", map[string]any{"script": "text: ok"}, []string{"browse", "read"}, true},
+		"the setting":            {"web_search", map[string]any{"script": "text: ok", "web_search": true}, nil, false},
+		"a setting left to them": {"read", map[string]any{"script": "text: ok", "web_search": true}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.settings, c.tools...)
+			w.searching(func(*hob.Model) {})
+			requests := w.watchModel()
+			h := hob.Hook{
+				Agent: w.agent.ID, Event: hob.PreToolUse, Matcher: &c.matcher, Type: hob.RuleHook, Enabled: true,
+				Config: hob.HookConfig{Condition: "n CONTAINS 7"},
+			}
+			if _, err := w.store.CreateHook(t.Context(), w.by, h); err != nil {
+				t.Fatal(err)
+			}
+			w.begin(nil)
+			w.wait(w.start("go", hob.RunOptions{}).ID)
+			if r := requests(); len(r) != 1 || (r[0].WebSearch != nil) != c.native {
+				t.Errorf("%d requests, search by the provider %v, want %v", len(r), r[0].WebSearch, c.native)
+			}
+		})
+	}
+}

@@ -100,7 +100,7 @@ func unusable(ans *answer) (ending, bool) {
 // answerEnds is how a run ends whose history ends with an answer.
 func (a *active) answerEnds() (ending, bool) {
 	answer := a.plan.own[len(a.plan.own)-1]
-	if a.plan.format != nil && answer.Role == hob.RoleAssistant {
+	if a.plan.format != nil && answer.Role == hob.RoleAssistant && !a.edited(hob.PreResponse, "") {
 		if wrong := a.plan.format.check(answer.Content); wrong != "" {
 			return ending{hob.Failed, hob.CodeResponseFormat, "the answer is not in the form that was asked for: " + wrong}, true
 		}

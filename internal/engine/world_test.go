@@ -35,7 +35,10 @@ type world struct {
 	agent  hob.Agent
 	limits engine.Limits
 	models hob.ModelOpener
+	hooks  hob.HookCaller // what http hooks are sent to
 	stop   func()
+	// deliver is told when something is to be sent beside the runs
+	deliver func()
 	// settings of the workspace, as they are stored
 	settings map[string]string
 }
@@ -76,13 +79,18 @@ func newWorld(t *testing.T, settings map[string]any, tools ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.assign(tools...)
+	return w
+}
+
+func (w *world) assign(tools ...string) {
+	w.t.Helper()
 	for _, name := range tools {
 		a := hob.Assignment{Agent: w.agent.ID, ToolType: "builtin", ToolName: name, ConfigOverride: json.RawMessage(`{}`)}
-		if _, err := w.store.Assign(t.Context(), w.by, a); err != nil {
-			t.Fatal(err)
+		if _, err := w.store.Assign(w.t.Context(), w.by, a); err != nil {
+			w.t.Fatal(err)
 		}
 	}
-	return w
 }
 
 // begin starts an engine as a fresh process would, after the store was wrapped where wrap is not nil.
@@ -93,7 +101,7 @@ func (w *world) begin(wrap func(hob.Store) hob.Store) {
 		s = wrap(s)
 	}
 	w.engine = engine.New(engine.Config{
-		Store: s, Models: w.models, Toolsets: []hob.Toolset{w.tools}, Limits: w.limits, Alone: true,
+		Store: s, Models: w.models, Toolsets: []hob.Toolset{w.tools}, Limits: w.limits, Alone: true, Hooks: w.hooks, Deliver: w.deliver,
 		Settings: func(_ context.Context, _ hob.WorkspaceID, key string) (string, error) { return w.settings[key], nil },
 		Log:      slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
@@ -203,10 +211,12 @@ type toolbox struct {
 	recovery hob.Recovery // of "hang", once where ""
 	told     hob.Result   // of "told", as its error
 	fails    error
-	waiting  int // calls of "wait" under way, and the most of them that there were
+	deaf     bool // "told" waits for hold and does not hear of the end of its context
+	waiting  int  // calls of "wait" under way, and the most of them that there were
 	most     int
 	vouched  bool
-	served   bool // "browse" is a function whatever the model can
+	served   bool                  // "browse" is a function whatever the model can
+	rules    map[string][]hob.Rule // of the assignments, by tool
 }
 
 func (b *toolbox) calls() []hob.Call {
@@ -223,6 +233,7 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 			Name: a.ToolName, Description: "test", Kind: hob.BuiltinTool, Ref: hob.BuiltinRef + a.ToolName, Recovery: hob.RecoverOnce,
 			Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}}}`),
 		}
+		spec.Rules = b.rules[a.ToolName]
 		switch a.ToolName {
 		case "read", "slow", "page", "wait":
 			spec.Recovery, spec.Parallel = hob.RecoverRead, true
@@ -241,6 +252,8 @@ func (b *toolbox) Tools(_ context.Context, g hob.Grant) ([]hob.ToolRunner, []str
 			spec.Recovery = cmp.Or(b.recovery, spec.Recovery)
 		case "told":
 			spec.Vouched = b.vouched
+		case "delegate":
+			spec.Kind = hob.DelegateTool
 		case "brief":
 			spec.Timeout = 20 * time.Millisecond
 		case "gone":
@@ -287,6 +300,10 @@ func (t *testTool) Call(ctx context.Context, c hob.Call) (hob.Result, error) {
 		time.Sleep(20 * time.Millisecond)
 		t.box.wait(-1)
 	case "told":
+		if t.box.deaf {
+			came <- struct{}{}
+			<-hold
+		}
 		return t.box.told, t.box.fails
 	case "fail":
 		return hob.Result{}, errors.New("it broke")
