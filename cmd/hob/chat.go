@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,7 +28,8 @@ Ctrl-D ends it. Ctrl-C cancels the run; a second one leaves at once.
 In a pipe or file only the answer goes to standard output; the rest goes to standard error.
 
 The exit code is 0 when the run completed, 1 when it failed, 130 when Ctrl-C ended it. A connection that breaks is taken
-up again where it was. The server is found at HOB_ADDR, the key in HOB_KEY or in the data folder. A message that is "-" is
+up again where it was. Where a tool call waits for approval you are asked, if standard input is a terminal: y, n or e, a reason behind
+it; else the command that decides is shown. The server is found at HOB_ADDR, the key in HOB_KEY or in the data folder. A message that is "-" is
 read from standard input.
 
 Options:
@@ -47,6 +49,8 @@ type chatter struct {
 	session hob.SessionID
 	asJSON  bool
 	signals chan os.Signal
+	lines   <-chan string // what is typed, nil as long as nobody read any
+	failed  <-chan error
 }
 
 func chat(ctx context.Context, w world) error {
@@ -100,7 +104,7 @@ func (c *chatter) converse(ctx context.Context) error {
 	if asks {
 		fmt.Fprintf(c.talk(), "%s (%s). /exit or Ctrl-D ends the conversation.\n", plain(c.agent.Name), plain(c.agent.Model))
 	}
-	lines, failed := readLines(c.stdin)
+	c.listen()
 	var last error
 	for {
 		if asks {
@@ -109,9 +113,9 @@ func (c *chatter) converse(ctx context.Context) error {
 		select {
 		case <-c.signals:
 			return exit(exitInterrupted)
-		case line, more := <-lines:
+		case line, more := <-c.lines:
 			if !more {
-				return errors.Join(last, <-failed)
+				return errors.Join(last, <-c.failed)
 			}
 			switch line = strings.TrimSpace(line); line {
 			case "":
@@ -123,6 +127,13 @@ func (c *chatter) converse(ctx context.Context) error {
 				return last
 			}
 		}
+	}
+}
+
+// listen begins to read lines, once.
+func (c *chatter) listen() {
+	if c.lines == nil {
+		c.lines, c.failed = readLines(c.stdin)
 	}
 }
 
@@ -156,36 +167,95 @@ func (c *chatter) turn(ctx context.Context, message string) error {
 	watch := &canceller{chatter: c, leave: leave}
 	go watch.run(ctx)
 
-	show := c.shower()
+	p := c.printer()
+	d := c.decider(p)
+	if d.person {
+		c.listen()
+	}
+	show := c.shower(p)
 	var status hob.Status
 	// A key of its own makes the start safe to repeat.
 	in := client.RunRequest{Message: message, SessionID: c.session, IdempotencyKey: "chat-" + hob.RandomHex(12)}
-	for e, err := range c.remote.RunStream(ctx, c.agent.ID, in) {
-		if err != nil {
-			if _, gone := watch.state(); gone {
-				return exit(exitInterrupted)
+	told := streamed(ctx, c.remote.RunStream(ctx, c.agent.ID, in))
+	for {
+		var typed <-chan string // nil: nobody is asked
+		if d.wants() {
+			typed = c.lines
+		}
+		select {
+		case line, more := <-typed:
+			if !more {
+				d.gone()
+				continue
 			}
-			return c.remote.explain(err)
-		}
-		var f struct {
-			Run     hob.RunID     `json:"run_id"`
-			Session hob.SessionID `json:"session_id"`
-			Status  hob.Status    `json:"status"`
-		}
-		if err := json.Unmarshal(e.Data, &f); err != nil {
-			return fmt.Errorf("read event %d: %w", e.Seq, err)
-		}
-		if e.Type == hob.EventStart {
-			c.session = f.Session
-			watch.started(f.Run)
-		}
-		if e.Type == hob.EventComplete {
-			status = f.Status
-		}
-		if err := show(e); err != nil {
-			return err
+			d.line(ctx, line)
+			continue
+		case t, more := <-told:
+			if !more {
+				return c.outcome(watch, status)
+			}
+			if t.err != nil {
+				if _, gone := watch.state(); gone {
+					return exit(exitInterrupted)
+				}
+				return c.remote.explain(t.err)
+			}
+			if err := c.follow(t.Event, watch, &status); err != nil {
+				return err
+			}
+			if err := errors.Join(show(t.Event), d.event(t.Event)); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// told is an event of a stream, or the error that ended it.
+type told struct {
+	hob.Event
+	err error
+}
+
+// streamed reads a stream on a goroutine, which ends with it or with the context.
+func streamed(ctx context.Context, events iter.Seq2[hob.Event, error]) <-chan told {
+	out := make(chan told)
+	go func() {
+		defer close(out)
+		for e, err := range events {
+			select {
+			case out <- told{e, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// follow learns from an event what the turn has to know.
+func (c *chatter) follow(e hob.Event, watch *canceller, status *hob.Status) error {
+	var f struct {
+		Run     hob.RunID     `json:"run_id"`
+		Session hob.SessionID `json:"session_id"`
+		Status  hob.Status    `json:"status"`
+	}
+	if e.Type != hob.EventStart && e.Type != hob.EventComplete {
+		return nil
+	}
+	if err := json.Unmarshal(e.Data, &f); err != nil {
+		return fmt.Errorf("read event %d: %w", e.Seq, err)
+	}
+	if e.Type == hob.EventStart {
+		c.session = f.Session
+		watch.started(f.Run)
+	} else {
+		*status = f.Status
+	}
+	return nil
+}
+
+// outcome is how a turn ended whose events have been shown.
+func (c *chatter) outcome(watch *canceller, status hob.Status) error {
 	switch pressed, _ := watch.state(); {
 	case status == hob.Completed:
 		return nil
@@ -193,6 +263,17 @@ func (c *chatter) turn(ctx context.Context, message string) error {
 		return exit(exitInterrupted)
 	}
 	return exit(exitFault)
+}
+
+// decider asks about what the run waits for where somebody is there to answer. Whoever wants JSON reads that, and is not asked.
+func (c *chatter) decider(p *printer) *decider {
+	return &decider{
+		p: p, person: p != nil && terminal(c.stdin),
+		decide: func(ctx context.Context, run hob.RunID, d client.Decision) error {
+			_, err := c.remote.Approve(ctx, run, d)
+			return c.remote.explain(err)
+		},
+	}
 }
 
 // talk is where everything but the answer goes: to the terminal with it, and beside a pipe or file that takes the answer.
@@ -203,17 +284,25 @@ func (c *chatter) talk() io.Writer {
 	return c.stderr
 }
 
-// shower gives how events are shown.
-func (c *chatter) shower() func(hob.Event) error {
+// printer shows events to a person, nil where programs read them.
+func (c *chatter) printer() *printer {
 	if c.asJSON {
-		return func(e hob.Event) error {
-			_, err := fmt.Fprintf(c.stdout, "%s\n", e.Data)
-			return err
-		}
+		return nil
 	}
 	p := &printer{out: c.talk(), colour: colours(c.talk(), c.getenv)}
 	if !terminal(c.stdout) {
 		p.answer = c.stdout
 	}
-	return p.event
+	return p
+}
+
+// shower gives how events are shown.
+func (c *chatter) shower(p *printer) func(hob.Event) error {
+	if p != nil {
+		return p.event
+	}
+	return func(e hob.Event) error {
+		_, err := fmt.Fprintf(c.stdout, "%s\n", e.Data)
+		return err
+	}
 }

@@ -103,7 +103,7 @@ func TestHelp_ShowsANewcomerTheWay(t *testing.T) {
 			t.Errorf("no command is listed:\n%s", out.stdout)
 		}
 	}
-	for _, name := range []string{"serve", "chat", "key", "doctor", "provider", "backup", "restore", "migrate", "version"} {
+	for _, name := range []string{"serve", "chat", "approvals", "key", "doctor", "provider", "backup", "restore", "migrate", "version"} {
 		asked, flagged := in.run("help", name), in.run(name, "--help")
 		if asked.code != 0 || asked.stdout != flagged.stdout {
 			t.Errorf("hob help %s and hob %s --help differ (exit code %d)", name, name, asked.code)

@@ -57,6 +57,7 @@ func commands() []command {
 	return []command{
 		{"serve", "[flags]", "run the server: API, event streams, workers", serveHelp, nil, serve},
 		{"chat", "AGENT [MESSAGE]", "talk to an agent in the terminal", chatHelp, clientOptions(), chat},
+		{"approvals", "[approve|deny ID]", "see and decide what runs wait for", approvalsHelp, clientOptions(), approvals},
 		{"key", "create|list|revoke", "manage API keys", keyHelp, clientOptions(), keys},
 		{"doctor", "[--session ID]", "check the installation, or a session's history", doctorHelp, storeOptions(), doctor},
 		{"provider", "test URL --model M", "find out what a model endpoint can do", providerHelp, providerOptions(), providers},

@@ -111,6 +111,8 @@ func (p *printer) event(e hob.Event) error {
 		p.result(f)
 	case hob.EventWebSearch:
 		p.search(e)
+	case hob.EventHookResult, hob.EventApprovalResolved:
+		p.people(e)
 	case hob.EventComplete:
 		return p.complete(e, f)
 	default:
