@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hob"
+	"hob/internal/seeded"
 )
 
 // approvalStatus is an approval's status as it reads: whoever waits too long has no answer, whether the run has noticed or
@@ -85,7 +86,7 @@ func keepApproval(ctx context.Context, t *tx, run hob.RunID, m place, a hob.Appr
 		ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE approvals.run_n = excluded.run_n`,
 		a.ApprovalID, m.ws, m.n, string(run), m.agent, ownerOf(m.by), m.by, string(approvers), flag(a.FourEyes), string(a.HookID),
 		string(a.HookEvent), string(a.CallID), a.ToolName, string(object(a.ToolInput)), a.Output, orNull(a.Preview), a.Digest, a.Message,
-		now, flag(a.Timeout > 0), a.Timeout.Microseconds(), flag(a.Settled))
+		now, flag(a.Timeout > 0 && !seeded.Bug("never_expires")), a.Timeout.Microseconds(), flag(a.Settled))
 	if err == nil && n == 0 {
 		err = fmt.Errorf("another run has one with the id %s", a.ApprovalID)
 	}
@@ -197,7 +198,7 @@ func (s *DB) Decide(ctx context.Context, by hob.Principal, d hob.Decision) (hob.
 		}
 		now := s.now()
 		n, err := t.exec(ctx, `UPDATE approvals SET status = ?, reason = ?, modified = ?, decided_by = ?, decided_at = ?
-			WHERE id = ? AND status = 'pending' AND (expires_at = 0 OR expires_at > {now})`,
+			WHERE id = ? AND `+undecided(),
 			string(status), d.Reason, orNull(d.ModifiedInput), by.Name(), now, a.ApprovalID)
 		switch {
 		case err != nil:
@@ -215,6 +216,14 @@ func (s *DB) Decide(ctx context.Context, by hob.Principal, d hob.Decision) (hob.
 	}
 	s.e.news.tell(d.Run)
 	return a, nil
+}
+
+// undecided is the condition under which an approval can be decided.
+func undecided() string {
+	if seeded.Bug("decide_twice") {
+		return "1 = 1"
+	}
+	return `status = 'pending' AND (expires_at = 0 OR expires_at > {now})`
 }
 
 // heldRun is a run whose row the transaction holds.
@@ -241,7 +250,7 @@ func decidable(ctx context.Context, t *tx, by hob.Principal, d hob.Decision) (he
 	if a.Status == hob.ApprovalPending && (run.cancel != "" || run.status.Final()) {
 		a.Status = hob.ApprovalCancelled
 	}
-	if a.Status != hob.ApprovalPending {
+	if a.Status != hob.ApprovalPending && !seeded.Bug("decide_twice") {
 		return run, a, undecidable(a)
 	}
 	return run, a, nil
