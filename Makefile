@@ -18,7 +18,7 @@ TESTFLAGS := -p 2 -timeout 12m
 # One private Postgres for everything behind it.
 WITH_POSTGRES := go run ./internal/pgtest/run --
 # The planted faults that make chaos looks for; make chaos-bugs looks for all.
-SOME_BUGS := no_release,ack_before_commit,repeat_once,repeat_tail
+SOME_BUGS := no_release,ack_before_commit,repeat_once,repeat_tail,decide_twice
 # Flags of the crash tests: make chaos CHAOS="-only kill -seed 7".
 CHAOS :=
 # Packages whose tests know -update without a build tag.

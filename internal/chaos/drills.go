@@ -40,6 +40,7 @@ func drills() map[string]drill {
 		{"resume", "streams are cut and go on", cutStreams},
 		{"poison", "a run ends its server each time it is driven", poisoned},
 		{"twice", "a run is asked for again with the same key", askedTwice},
+		{"decide", "people decide at once, while runs are about to rest", decidedAtOnce},
 		{"sync", "system calls are watched", watchedCalls},
 		{"handover", "one of two servers stops in the midst of a run", handedOver},
 		{"cancel", "a run is cancelled through the other server", cancelledElsewhere},
@@ -241,4 +242,31 @@ func watchedCalls(ctx context.Context, t *trial) ([]verdict, error) {
 		return nil, err
 	}
 	return acknowledged(ctx, t.h)
+}
+
+// decidedAtOnce has people decide as soon as they are asked, which is before the runs rest: another call of the step is under
+// way. Some are asked about what expires soon, and decide behind its time.
+func decidedAtOnce(ctx context.Context, t *trial) ([]verdict, error) {
+	f, w, err := aloneWithPeople(ctx, t.h, t.name, 200*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	defer f.leave()
+	c, err := gather(ctx, t.h, f, w, crowdPlan{waiting: 16, hasty: 16, people: 4})
+	if err != nil {
+		return nil, err
+	}
+	c.open(ctx)
+	c.begin(ctx)
+	if err := c.storm.wait(ctx, drillPatience+2*shortWait); err != nil {
+		w.fault(runsEnd, "%v", err)
+	}
+	c.close()
+	list, err := find(ctx, f.servers[0].addr, c.storm.agent)
+	if err != nil {
+		return nil, err
+	}
+	v, n, err := c.check(ctx, list)
+	return append(v, tested(need{"approved", n.approved, 8}, need{"denied", n.denied, 1}, need{"expired", n.expired, 1}, need{"too late", n.late, 16})), err
 }

@@ -25,6 +25,9 @@ type ledger struct {
 	resumed  []time.Time                         // when each attempt event was first seen
 	unread   []string                            // model or tool requests that made no sense
 	acks     int                                 // messages that were acknowledged
+
+	// first is called for each event that any reader gets first; nil = nobody wants to know. Set before the first request.
+	first func(kind hob.EventType, run hob.RunID, data []byte)
 }
 
 func newLedger() *ledger {
@@ -112,7 +115,13 @@ func (l *ledger) finished(m *message) {
 
 // event writes down that a reader got an event whole.
 func (l *ledger) event(run hob.RunID, seq int64, kind hob.EventType, data []byte) {
-	f := fingerprint(sha256.Sum256(data))
+	if l.saw(run, seq, kind, fingerprint(sha256.Sum256(data))) && l.first != nil {
+		l.first(kind, run, data)
+	}
+}
+
+// saw writes down the fingerprint of an event and says whether nobody had seen it yet.
+func (l *ledger) saw(run hob.RunID, seq int64, kind hob.EventType, f fingerprint) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.seen[run]
@@ -128,6 +137,7 @@ func (l *ledger) event(run hob.RunID, seq int64, kind hob.EventType, data []byte
 	if kind == hob.EventAttempt && !known {
 		l.resumed = append(l.resumed, time.Now())
 	}
+	return !known
 }
 
 // highest is the number of the newest event of a run that any reader got.

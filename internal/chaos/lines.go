@@ -30,6 +30,13 @@ const (
 	recoversAlone = "the server recovers by itself"
 	endsWell      = "SIGTERM ends the server well"
 	formerSilent  = "a former owner writes and sends nothing"
+	firstCounts   = "the first decision counts"
+	inTime        = "nothing is decided behind its time"
+	oneEnd        = "approvals come to one end"
+	onlyApproved  = "nothing happens without its approval"
+	refusedNever  = "what is refused never happens"
+	approvedOnce  = "what is approved happens at most once"
+	auditHolds    = "the audit log holds"
 	testedName    = "the part tested something"
 )
 
@@ -56,5 +63,6 @@ const (
 	readyTime   = "time to ready"
 	goesOnTime  = "time to the first event that goes on"
 	silenceTime = "silence before an attempt"
+	decideTime  = "time from a decision to its call"
 	notRunName  = "not run"
 )

@@ -40,6 +40,7 @@ type part struct {
 	name  string
 	about string
 	run   func(ctx context.Context, h *harness) ([]verdict, error)
+	long  bool // it runs with -long, or where it is named
 }
 
 // parts are all there are, in the order in which they run.
@@ -47,11 +48,12 @@ func parts() []part { return append(sqliteParts(), postgresParts()...) }
 
 func sqliteParts() []part {
 	return []part{
-		{"kill", "kill -9 in the midst of everything, on SQLite", killed},
-		{"ack", "the order of fsync and acknowledgement, from the system calls", acknowledged},
-		{"disk", "a disk that fails or is full, while clients work", diskPart},
-		{"streams", "connections cut at any byte, several readers of each run", streams},
-		{"stop", "SIGTERM in the midst of runs, with a short drain time", stopped},
+		{name: "kill", about: "kill -9 in the midst of everything, on SQLite", run: killed},
+		{name: "ack", about: "the order of fsync and acknowledgement, from the system calls", run: acknowledged},
+		{name: "disk", about: "a disk that fails or is full, while clients work", run: diskPart},
+		{name: "streams", about: "connections cut at any byte, several readers of each run", run: streams},
+		{name: "stop", about: "SIGTERM in the midst of runs, with a short drain time", run: stopped},
+		{name: "approvals", about: "hundreds of calls wait for people, who race, and kill -9 between any two states", run: approvalsPart},
 	}
 }
 
@@ -95,6 +97,14 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		fmt.Fprintln(out, err)
 	}
 	return o, err
+}
+
+// wants says whether a part is to run.
+func (o options) wants(p part) bool {
+	if len(o.only) > 0 {
+		return slices.Contains(o.only, p.name)
+	}
+	return o.long || !p.long
 }
 
 // known wants the names of -only to be those of parts, or of faults.
@@ -154,7 +164,7 @@ func (h *harness) all(ctx context.Context, out io.Writer, parts []part) (code in
 	fmt.Fprintf(out, "chaos: seed %d, %s\n", h.options.seed, map[bool]string{false: "quick", true: "long"}[h.options.long])
 	var t tally
 	for _, p := range parts {
-		if len(h.options.only) > 0 && !slices.Contains(h.options.only, p.name) || ctx.Err() != nil {
+		if !h.options.wants(p) || ctx.Err() != nil {
 			continue
 		}
 		at := time.Now()

@@ -17,10 +17,11 @@ import (
 // postgresParts are the parts that need several servers on one Postgres.
 func postgresParts() []part {
 	return []part{
-		{"replicas", "three servers on one Postgres, killed and frozen one after the other", replicasPart},
-		{"pgrestart", "Postgres ends without a word and starts again, under load", restartsPart},
-		{"swallow", "the answer to a COMMIT, or the COMMIT itself, is lost on its way", swallowPart},
-		{"rolling", "three servers on one Postgres, restarted in turn by SIGTERM", rollingPart},
+		{name: "replicas", about: "three servers on one Postgres, killed and frozen one after the other", run: replicasPart},
+		{name: "pgrestart", about: "Postgres ends without a word and starts again, under load", run: restartsPart},
+		{name: "swallow", about: "the answer to a COMMIT, or the COMMIT itself, is lost on its way", run: swallowPart},
+		{name: "rolling", about: "three servers on one Postgres, restarted in turn by SIGTERM", run: rollingPart},
+		{name: "elsewhere", about: "calls wait for people, who decide at any of three servers, and kill -9 between any two states", run: elsewherePart, long: true},
 	}
 }
 

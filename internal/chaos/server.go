@@ -204,6 +204,20 @@ func (s *server) term() (code int, took time.Duration, err error) {
 	}
 }
 
+// command runs the program with the server's variables to its end, and gives what it said and its exit code.
+func (s *server) command(ctx context.Context, words ...string) (out string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.bin, words...)
+	cmd.Env, cmd.Dir = s.environment(), s.h.folder
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		err = nil
+	}
+	return string(text), cmd.ProcessState.ExitCode(), err
+}
+
 // pid is the number of the process that was started.
 func (s *server) pid() int {
 	cmd, _, _ := s.state()
