@@ -22,7 +22,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Fatal("openssl is missing; install it with: apt-get install openssl")
 	}
-	for _, page := range []string{"README.md", "docs/api.md", "docs/agents.md", "docs/usage.md", "docs/tool-console.md", "docs/probing.md", "docs/backup.md", "docs/storage.md", "docs/tools.md", "docs/web-kind.md", "docs/database-tools.md", "docs/web-tools.md", "docs/sandbox.md", "docs/hooks.md"} {
+	for _, page := range []string{"README.md", "docs/api.md", "docs/agents.md", "docs/usage.md", "docs/tool-console.md", "docs/probing.md", "docs/backup.md", "docs/storage.md", "docs/tools.md", "docs/web-kind.md", "docs/database-tools.md", "docs/web-tools.md", "docs/sandbox.md", "docs/hooks.md", "docs/approvals.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(filepath.Join("..", "..", page))

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"hob"
 )
@@ -68,22 +69,11 @@ func routes() []route {
 		{method: patch, path: "/api/agents/{id}/tools/{assignment_id}", handle: updateAssignment, scope: configure, tag: tagAgents, summary: "Replace the configuration of an agent's tool", in: overrideInput{}, bodyless: true, out: assignmentAnswer{}, status: 200, errors: []int{404}},
 		{method: del, path: "/api/agents/{id}/tools/{assignment_id}", handle: unassign, scope: configure, tag: tagAgents, summary: "Take a tool from an agent", out: deletedAnswer{}, status: 200, errors: []int{404}},
 
-		{method: get, path: "/api/agents/{id}/hooks", handle: listHooks, scope: read, tag: tagHooks, summary: "List an agent's hooks in the order in which they are asked", out: hookList{}, status: 200, errors: []int{404}},
-		{method: post, path: "/api/agents/{id}/hooks", create: createHook, scope: configure, tag: tagHooks, summary: "Add a hook to an agent; the secret that signs its requests is shown this once", in: hookInput{}, out: hookAnswer{}, status: 201, errors: []int{404, 409}},
-		{method: get, path: "/api/agents/{id}/hooks/{hook_id}", handle: getHook, scope: read, tag: tagHooks, summary: "Get a hook", out: hookAnswer{}, status: 200, errors: []int{404}},
-		{method: patch, path: "/api/agents/{id}/hooks/{hook_id}", handle: updateHook, scope: configure, tag: tagHooks, summary: "Switch a hook on or off, or move it; nothing else of it changes", in: hookChange{}, out: hookAnswer{}, status: 200, errors: []int{404}},
-		{method: del, path: "/api/agents/{id}/hooks/{hook_id}", handle: deleteHook, scope: configure, tag: tagHooks, summary: "Delete a hook; runs under way keep it", out: deletedAnswer{}, status: 200, errors: []int{404}},
-		{method: get, path: "/api/agents/{id}/hooks/{hook_id}/deliveries", handle: listDeliveries, scope: configure, tag: tagHooks, summary: "List what is told to a hook beside its runs (OnRunComplete, and approvals to notify_url), newest first", out: deliveryList{}, status: 200, errors: []int{404}, query: limitQuery("50 where absent, at most 200")},
-
 		{method: post, path: "/api/agents/{id}/run", handle: runSync, scope: run, bigBody: true, tag: tagRuns, summary: "Run an agent and wait for its answer", in: runInput{}, out: hob.RunResult{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
 		{method: post, path: "/api/agents/{id}/run/stream", handle: runStream, scope: run, bigBody: true, stream: true, tag: tagRuns, summary: "Run an agent and stream its events", in: runInput{}, status: 200, errors: []int{404, 409, 413, 422, 503}, query: idempotencyParam()},
 		{method: get, path: "/api/agents/runs/{run_id}", handle: getRun, tag: tagRuns, summary: "Get a run with its whole story", out: hob.RunRecord{}, status: 200, errors: []int{404}},
 		{method: get, path: "/api/agents/runs/{run_id}/events", handle: runEvents, stream: true, tag: tagRuns, summary: "Follow a run's events from any position", status: 200, errors: []int{404}, query: eventsQuery()},
 		{method: post, path: "/api/agents/runs/{run_id}/cancel", handle: cancelRun, scope: run, tag: tagRuns, summary: "Cancel a run; one that has ended answers 200 with its end", out: cancelAnswer{}, status: 202, also: 200, errors: []int{404}},
-		{method: get, path: "/api/agents/runs/{run_id}/approvals", handle: listApprovals, tag: tagApprovals, summary: "List what a run waits for, or waited, oldest first", out: approvalList{}, status: 200, errors: []int{404}, query: statusQuery()},
-		{method: post, path: "/api/agents/runs/{run_id}/approve", handle: approve, scope: hob.ScopeApprove, tag: tagApprovals, summary: "Decide what a run waits for", in: approveInput{}, out: approveAnswer{}, status: 200, errors: []int{404, 409}},
-		{method: get, path: "/api/approvals", handle: listInbox, tag: tagApprovals, summary: "List the approvals that the caller may decide or sees otherwise, of all runs, oldest first", out: inbox{}, status: 200, query: inboxQuery()},
-		{method: get, path: "/api/approvals/{approval_id}", handle: getApproval, tag: tagApprovals, summary: "Get an approval", out: hob.Approval{}, status: 200, errors: []int{404}},
 
 		{method: get, path: "/api/runs/held", handle: listHeld, scope: admin, tag: tagRuns, summary: "List the runs that a restore brought back unfinished and that wait until they are released", out: heldList{}, status: 200},
 		{method: post, path: "/api/runs/held/release", handle: releaseHeld, scope: admin, tag: tagRuns, summary: "Let held runs go on; one that is not held any more stays as it is, an id that is no run's is 404 and releases none", in: releaseInput{}, out: releasedAnswer{}, status: 200, errors: []int{404}},
@@ -145,7 +135,7 @@ func routes() []route {
 		{method: get, path: "/{$}", handle: serveIndex, open: true, status: 200},
 	}
 	list = append(list, auditRoutes()...)
-	list = append(list, storageRoutes()...)
+	list = slices.Concat(list, peopleRoutes(), storageRoutes())
 	for i := range list {
 		if list[i].in != nil {
 			list[i].fields = fieldsOf(reflect.TypeOf(list[i].in), nil)
@@ -160,15 +150,6 @@ func pageQuery(limit string) []param {
 }
 
 func limitQuery(about string) []param { return []param{{"limit", "integer", "how many: " + about}} }
-
-func statusQuery() []param {
-	return []param{{"status", "string", "pending, approved, denied, expired or cancelled; all where absent"}}
-}
-
-func inboxQuery() []param {
-	return append(append(statusQuery(), pageQuery("50 where absent, at most 200")...),
-		param{"agent_id", "string", "of which agent"}, param{"run_id", "string", "of which run"})
-}
 
 func agentListQuery() []param {
 	return append(pageQuery("50 where absent, at most 200"),

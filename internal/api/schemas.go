@@ -166,19 +166,6 @@ func shape(name string, s *jsonschema.Schema) error {
 		nullable(p["tool_ids"])
 	case "AgentList":
 		nullable(p["agents"].Items.Properties["tool_ids"])
-	case "ApproveInput":
-		p["approved"].Type = "boolean"
-		p["modified_input"].Types = []string{"null", "object"}
-	case "HookInput":
-		return shapeHook(p)
-	case "HookChange":
-		boundPosition(p["position"])
-	case "Approval":
-		shapeApproval(s)
-	case "ApproveAnswer":
-		shapeApproval(p["approval"])
-	case "ApprovalList", "Inbox":
-		shapeApproval(p["approvals"].Items)
 	case "KeyInput":
 		p["scopes"].Types = []string{"null", "array"}
 		p["scopes"].Items = wireTypes()[reflect.TypeFor[hob.Scope]()]
@@ -224,7 +211,7 @@ func shape(name string, s *jsonschema.Schema) error {
 			},
 		}
 	}
-	return nil
+	return shapePeople(name, s)
 }
 
 // nullable is a list whose absence means something else than an empty one.

@@ -8,6 +8,26 @@ import (
 	"hob"
 )
 
+// shapePeople is shape for the bodies about hooks and approvals.
+func shapePeople(name string, s *jsonschema.Schema) error {
+	switch p := s.Properties; name {
+	case "HookInput":
+		return shapeHook(p)
+	case "HookChange":
+		boundPosition(p["position"])
+	case "ApproveInput":
+		p["approved"].Type = "boolean"
+		p["modified_input"].Types = []string{"null", "object"}
+	case "ApproveAnswer":
+		shapeApproval(p["approval"])
+	case "Approval":
+		shapeApproval(s)
+	case "ApprovalList", "Inbox":
+		shapeApproval(p["approvals"].Items)
+	}
+	return nil
+}
+
 // shapeHook gives a new hook's config its members.
 func shapeHook(p map[string]*jsonschema.Schema) error {
 	for _, name := range []string{"event", "type"} {
