@@ -263,6 +263,62 @@ func exerciseRuns(ctx context.Context, t *testing.T, c *client.Client, agent hob
 	_, err := c.Approve(ctx, start.Run, client.Decision{Approved: true})
 	wantKind(t, err, hob.NotFound)
 	exerciseSessions(ctx, t, c, agent, r)
+	exercisePeople(ctx, t, c)
+}
+
+// exercisePeople has a start wait for somebody who lets it go on.
+func exercisePeople(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	name, model, on, last := "asking", "scripted", true, 9
+	agent := must[client.Agent](t)(c.CreateAgent(ctx, client.AgentInput{Name: &name, Model: &model, Settings: json.RawMessage(`{"script":"text: Hello"}`)})).ID
+	never := 0.0
+	h := must[client.Hook](t)(c.CreateHook(ctx, agent, client.HookInput{
+		Event: hob.OnRunStart, Type: hob.ApprovalHook, Config: client.HookConfigInput{Message: "Begin?", Timeout: &never}, IdempotencyKey: "k",
+	}))
+	sent := must[client.Hook](t)(c.CreateHook(ctx, agent, client.HookInput{Event: hob.OnRunComplete, Type: hob.HTTPHook, Enabled: new(bool), Config: client.HookConfigInput{
+		URL: "https://x.example", Headers: map[string]string{"X-Key": "v"}, Secret: "0123456789abcdef",
+	}}))
+	if sent.SigningSecret != "0123456789abcdef" || sent.Config.Headers["X-Key"] != hob.Mask || sent.Enabled {
+		t.Errorf("the http hook is %+v", sent)
+	}
+	sent = must[client.Hook](t)(c.UpdateHook(ctx, agent, sent.ID, client.HookChange{Enabled: &on, Position: &last}))
+	if got := must[client.Hook](t)(c.Hook(ctx, agent, sent.ID)); got.Position != last || !got.Enabled || got.SigningSecret != hob.Mask {
+		t.Errorf("changed: %+v", got)
+	}
+	if got := must[[]hob.Delivery](t)(c.Deliveries(ctx, agent, sent.ID, 5)); len(got) != 0 {
+		t.Errorf("deliveries: %+v", got)
+	}
+	if err := c.DeleteHook(ctx, agent, sent.ID); err != nil {
+		t.Error(err)
+	}
+	if got := must[[]client.Hook](t)(c.Hooks(ctx, agent)); len(got) != 1 || got[0].ID != h.ID || got[0].Config.Message != "Begin?" {
+		t.Errorf("hooks: %+v", got)
+	}
+	r := must[hob.RunResult](t)(c.Run(ctx, agent, client.RunRequest{Message: "hi"}))
+	if r.Status != hob.AwaitingApproval || len(r.Approvals) != 1 {
+		t.Fatalf("the run does not wait: %+v", r)
+	}
+	list := must[client.ApprovalList](t)(c.Inbox(ctx, client.InboxQuery{Status: hob.ApprovalPending, Agent: agent, Run: r.RunID, Page: client.Page{Limit: 5}}))
+	waits := must[[]hob.Approval](t)(c.Approvals(ctx, r.RunID, hob.ApprovalPending))
+	one := must[hob.Approval](t)(c.Approval(ctx, r.Approvals[0].ApprovalID))
+	if list.Total != 1 || list.Limit != 5 || len(waits) != 1 || one.ApprovalID != waits[0].ApprovalID || list.Approvals[0].ApprovalID != one.ApprovalID {
+		t.Errorf("what waits: %+v, %+v, %+v", list, waits, one)
+	}
+	d := client.Decision{ApprovalID: one.ApprovalID, Digest: "another", Approved: true}
+	_, err := c.Approve(ctx, r.RunID, d)
+	wantKind(t, err, hob.Conflict)
+	d.Digest = one.Digest
+	if got := must[hob.Approval](t)(c.Approve(ctx, r.RunID, d)); got.Status != hob.ApprovalApproved {
+		t.Errorf("decided: %+v", got)
+	}
+	for _, err := range c.Events(ctx, r.RunID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rec := must[hob.RunRecord](t)(c.RunRecord(ctx, r.RunID)); rec.Status != hob.Completed || rec.Content != "Hello" {
+		t.Errorf("the run is %+v", rec)
+	}
 }
 
 func exerciseSessions(ctx context.Context, t *testing.T, c *client.Client, agent hob.AgentID, r hob.RunResult) {
