@@ -34,7 +34,7 @@ const (
 // Nothing in a request's body or a tool's arguments ever names one.
 type Principal struct {
 	Kind      PrincipalKind `json:"kind"`
-	ID        string        `json:"id"` // key id or user id; "" for service and system
+	ID        string        `json:"id"` // key id or user id; "" for system
 	Workspace WorkspaceID   `json:"workspace_id"`
 	Scopes    []Scope       `json:"scopes,omitempty"`
 	Agent     AgentID       `json:"agent_id,omitempty"` // set: bound to this one agent
@@ -56,7 +56,7 @@ func (p Principal) Owner() string {
 	return ""
 }
 
-// Name is how rows name a principal: its kind and id, as in "user:…"; "service:" and "system:" have no id.
+// Name is how rows name a principal: its kind and id, as in "user:…"; "system:" has no id.
 func (p Principal) Name() string { return string(p.Kind) + ":" + p.ID }
 
 // Has says whether the principal holds a scope, directly or through Admin.
