@@ -93,8 +93,10 @@ func TestHooks_AreAddedListedMovedAndDeleted(t *testing.T) {
 		t.Errorf("deleted: %d %s", r.status, r.body)
 	}
 	for _, r := range []ask{
-		{"DELETE", path + "/" + h.ID, w.service, "", nil}, {"GET", path + "/" + h.ID, w.service, "", nil},
-		{"PATCH", path + "/" + h.ID, w.service, `{"enabled":true}`, nil}, {"GET", path + "/" + h.ID + "/deliveries", w.service, "", nil},
+		{"DELETE", path + "/" + h.ID, w.service, "", nil},
+		{"GET", path + "/" + h.ID, w.service, "", nil},
+		{"PATCH", path + "/" + h.ID, w.service, `{"enabled":true}`, nil},
+		{"GET", path + "/" + h.ID + "/deliveries", w.service, "", nil},
 		{"DELETE", path + "/x", w.service, "", nil},
 	} {
 		if f := wantFault(t, w.do(r), 404, "Hook not found"); f.Code != "hook_not_found" {
@@ -255,12 +257,14 @@ func TestHooks_DoubtfulOnesAreWarnedOf(t *testing.T) {
 		{`"event":"PreToolUse","type":"http","config":{"url":"https://x.example","on_error":"deny"}`, ""},
 		{`"event":"PostToolUse","type":"http","config":{"url":"https://x.example"}`, ""},
 		{`"event":"PreResponse","type":"rule","config":{"condition":"output CONTAINS x"}`, seen},
-		{`"event":"PreToolUse","type":"approval","config":{"timeout_seconds":5,"aprovers":["any"],"url":"https://x.example","Timeout":7,"colour":1}`,
+		{
+			`"event":"PreToolUse","type":"approval","config":{"timeout_seconds":5,"aprovers":["any"],"url":"https://x.example","Timeout":7,"colour":1}`,
 			`did you mean "timeout"?
 did you mean "approvers"?
 "config.colour"
 config.timeout_seconds is ignored: hooks of type approval do not read it
-config.url is ignored: hooks of type approval do not read it`},
+config.url is ignored: hooks of type approval do not read it`,
+		},
 	} {
 		got := post(c.fields)
 		for want := range strings.SplitSeq(c.want, "\n") {
