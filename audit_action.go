@@ -60,7 +60,7 @@ func AuditActions() []AuditAction {
 		{"file.put", "file", "bucket/name", "the digest is that of the bytes"},
 		{"file.move", "file", "bucket/name", "where it was; the detail has where it went"},
 		{"file.copy", "file", "bucket/name", "of the copy; the detail has of what"},
-		{"file.sign", "file", "bucket/name", "a link that opens it without a key; the detail has for how long"},
+		{"file.sign", "file", "bucket/name", "a link that opens it without a key; the detail has for how long. Links to several share an entry: its object is the bucket"},
 		{"file.delete", "file", "bucket/name", ""},
 		{"run.start", "run", "its id", "the detail names agent and session"},
 		{"run.end", "run", "its id", "the decision is its status, the rule its code"},

@@ -226,6 +226,9 @@ func signObject(c *call) error {
 		return err
 	}
 	link, err := files.Sign(c.Context(), c.by, c.PathValue("bucket"), c.PathValue("path"), d)
+	if err == nil {
+		err = c.noteSigned(c.PathValue("bucket"), d, c.PathValue("path"))
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -57,19 +58,56 @@ func signObjects(c *call) error {
 		return err
 	}
 	answer := make(signedList, 0, len(in.Paths))
+	var signed []string
 	for _, path := range in.Paths {
 		link, err := files.Sign(c.Context(), c.by, bucket, path, d)
 		var e *hob.Error
 		switch {
 		case err == nil:
 			answer = append(answer, signedRow{Path: path, URL: &link})
+			signed = append(signed, path)
 		case errors.As(err, &e) && (e.Kind == hob.NotFound || e.Kind == hob.Invalid):
 			answer = append(answer, signedRow{Path: path, Error: &e.Message})
 		default:
 			return err
 		}
 	}
+	if err := c.noteSigned(bucket, d, signed...); err != nil {
+		return err
+	}
 	return c.reply(http.StatusOK, answer)
+}
+
+// maxNotedNames is how many bytes of names an entry of the audit log keeps of links to several objects.
+const maxNotedNames = 2048
+
+// noteSigned notes links before they are handed out: whoever has one needs no key, so that nothing tells of its use. Those of
+// one request share an entry.
+func (c *call) noteSigned(bucket string, d time.Duration, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	e := hob.AuditEntry{Action: "file.sign", Kind: "file", Object: bucket + "/" + names[0]}
+	detail := struct {
+		Seconds int64    `json:"seconds"`
+		Names   []string `json:"names,omitempty"`
+		More    int      `json:"more,omitempty"`
+	}{Seconds: int64(d / time.Second)}
+	if len(names) > 1 {
+		e.Object = bucket
+		for i, bytes := 0, 0; i < len(names); i++ {
+			if bytes += len(names[i]); bytes > maxNotedNames {
+				detail.More = len(names) - i
+				break
+			}
+			detail.Names = append(detail.Names, names[i])
+		}
+	}
+	var err error
+	if e.Detail, err = json.Marshal(detail); err != nil {
+		return hob.Wrap("note a link", err)
+	}
+	return c.s.Store.NoteAudit(c.Context(), c.by, e)
 }
 
 // postedOnly tells of a bucket that is not there, as none can be of its name: that is a request which only POST makes.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,6 +37,14 @@ func TestStorage_SeveralObjectsAreSignedAtOnce(t *testing.T) {
 	}
 	if *got[1].Error != "Object not found" {
 		t.Errorf("%q", *got[1].Error)
+	}
+	as[map[string]any](t, w.storage("POST", "object/sign/b/y.txt", `{"expiresIn":60}`), 200)
+	var noted []string
+	for _, e := range w.audit("action=file.sign") {
+		noted = append(noted, e.Object+string(e.Detail))
+	}
+	if want := []string{`b{"seconds":60,"names":["a b/x.txt","y.txt"]}`, `b/y.txt{"seconds":60}`}; !slices.Equal(noted, want) {
+		t.Errorf("%q are noted, want %q", noted, want)
 	}
 	many := make([]string, 1001)
 	for i := range many {
