@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"hob"
 )
@@ -35,7 +36,15 @@ const (
 // that do not fit the tool or that its rules refuse, Conflict as of the store, and where the digest is another
 // (approval_stale).
 func (e *Engine) Decide(ctx context.Context, by hob.Principal, in DecideInput) (hob.Approval, error) {
-	page, err := e.Store.Approvals(ctx, by, hob.ApprovalFilter{Run: in.Run, ID: in.Approval, Limit: mostApprovals})
+	f := hob.ApprovalFilter{Run: in.Run, ID: in.Approval, Limit: mostApprovals}
+	if in.Approval == "" {
+		f.Status = hob.ApprovalPending
+	}
+	page, err := e.Store.Approvals(ctx, by, f)
+	if err == nil && in.Call != "" && !slices.ContainsFunc(page.Items, in.means) { // what became of it is told
+		f.Status = ""
+		page, err = e.Store.Approvals(ctx, by, f)
+	}
 	if err != nil {
 		return hob.Approval{}, err
 	}
@@ -57,11 +66,18 @@ func (e *Engine) Decide(ctx context.Context, by hob.Principal, in DecideInput) (
 		}
 	}
 	decided, err := e.Store.Decide(ctx, by, d)
+	if err == nil || doubtful(err) { // it may have been taken all the same
+		ring(e.wake)
+	}
 	if err != nil {
 		return hob.Approval{}, err
 	}
-	ring(e.wake)
 	return decided, nil
+}
+
+// means says whether an approval may be the one that is meant.
+func (in *DecideInput) means(p hob.Approval) bool {
+	return (in.Approval == "" || p.ApprovalID == in.Approval) && (in.Call == "" || p.CallID == in.Call)
 }
 
 // pick finds the approval that is meant among those of the run that the caller sees.
@@ -70,7 +86,7 @@ func (in *DecideInput) pick(all []hob.Approval) (*hob.Approval, error) {
 	var open []string
 	for i := range all {
 		p := &all[i]
-		if in.Approval != "" && p.ApprovalID != in.Approval || in.Call != "" && p.CallID != in.Call {
+		if !in.means(*p) {
 			continue
 		}
 		if p.Status == hob.ApprovalPending {
