@@ -127,7 +127,7 @@ func (s *DB) linkGroupNow(ctx context.Context) (n int, err error) {
 		list, err := many(ctx, t, func(r row) (e looseEntry, err error) {
 			e.AuditEntry, err = scanAudit(behindFirst{r, &e.n})
 			return e, err
-		}, `SELECT n, `+auditColumns+` FROM audit WHERE place = 0 ORDER BY n LIMIT ?`, int64(linkGroup))
+		}, `SELECT n, `+auditColumns+` FROM audit WHERE place = 0 AND n > 0 ORDER BY n LIMIT ?`, int64(linkGroup))
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (r behindFirst) Scan(dest ...any) error { return r.row.Scan(append([]any{r.
 func (s *DB) linkLoose(ctx context.Context) error {
 	for {
 		ctx, t := s.lookUp(ctx)
-		_, err := one(ctx, t, scanInt, `SELECT n FROM audit WHERE place = 0 LIMIT 1`)
+		_, err := one(ctx, t, scanInt, `SELECT n FROM audit WHERE place = 0 AND n > 0 LIMIT 1`)
 		if none(err) {
 			return nil
 		}

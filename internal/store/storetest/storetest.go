@@ -22,7 +22,7 @@ func Exercise(t *testing.T, open func(t *testing.T) hob.Store) {
 	for _, group := range []map[string]func(*world){
 		agentCases(), toolCases(), assignmentCases(), keyCases(), sessionCases(), startCases(), commitCases(), leaseCases(), onceCases(),
 		readCases(), historyCases(), visibilityCases(), concurrencyCases(), textCases(), settingCases(), usageCases(), summaryCases(), fileCases(),
-		hookCases(), approvalCases(), restingCases(), deliveryCases(),
+		hookCases(), approvalCases(), restingCases(), deliveryCases(), auditCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
