@@ -196,7 +196,8 @@ type RunCommit struct {
 	// Rewrite takes the place of the run's last message, whose role and calls it has.
 	Rewrite *Message
 	// Approvals are new ones, pending, and old ones by their id: of those the status is written where it was pending, and
-	// Settled. An outcome that ends the run cancels what is pending.
+	// Settled. A settled one that was decided otherwise meanwhile fences the commit. An outcome that ends the run cancels what
+	// is pending.
 	Approvals  []Approval
 	Deliveries []Delivery   // queued, due at once
 	Audit      []AuditEntry // beside those that the store makes of calls and approvals itself

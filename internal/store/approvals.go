@@ -55,8 +55,11 @@ func keepApproval(ctx context.Context, t *tx, run hob.RunID, m place, a hob.Appr
 		now, err := returning(ctx, t, scanText, `UPDATE approvals SET status = CASE WHEN status = 'pending' THEN ? ELSE status END,
 			settled = CASE WHEN ? = 1 THEN 1 ELSE settled END WHERE run_n = ? AND id = ? RETURNING status`,
 			string(a.Status), flag(a.Settled), m.n, a.ApprovalID)
-		if none(err) {
+		switch {
+		case none(err):
 			return nil
+		case err == nil && a.Settled && now != string(a.Status): // the log would tell another end than whoever decided was told
+			return hob.Errorf(hob.Fenced, "approval %s of run %s is %s by now, this commit tells that it is %s", a.ApprovalID, run, now, a.Status)
 		}
 		if a.RunID, a.Workspace = run, hob.WorkspaceID(m.ws); err == nil && now == string(a.Status) {
 			switch a.Status { // a decision was noted when it was made

@@ -327,8 +327,10 @@ func approvalSettled(w *world) {
 	w.must(w.s.Commit(w.ctx, c))
 	w.decide(w.alice, r, "yes")
 	c = step(r, event(3, hob.EventApprovalResolved, ""))
+	c.Approvals = []hob.Approval{{ApprovalID: "yes", Status: hob.ApprovalCancelled, Settled: true}} // who tells this did not see the decision
+	w.want(hob.Fenced, w.s.Commit(w.ctx, c))
 	c.Approvals = []hob.Approval{
-		{ApprovalID: "yes", Status: hob.ApprovalCancelled, Settled: true},
+		{ApprovalID: "yes", Status: hob.ApprovalApproved, Settled: true},
 		{ApprovalID: "gone", Status: hob.ApprovalCancelled},
 		{ApprovalID: "none", Status: hob.ApprovalDenied},
 	}

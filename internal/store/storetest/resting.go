@@ -85,7 +85,7 @@ func restsNot(w *world) {
 		}
 		// Once its log tells what became of it, nothing keeps it from resting.
 		r.Epoch, r.LastSeq = claimed[0].Epoch, 3
-		w.must(w.s.Commit(w.ctx, ask(r, hob.Approval{ApprovalID: name, Status: hob.ApprovalExpired, Settled: true}, pending(name+"2"))))
+		w.must(w.s.Commit(w.ctx, ask(r, hob.Approval{ApprovalID: name, Status: st.Approvals[0].Status, Settled: true}, pending(name+"2"))))
 		same(w, "run, "+name, w.status(r.ID), hob.AwaitingApproval)
 	}
 }
