@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"hob"
@@ -19,10 +20,12 @@ const (
 	maxAuditDetail = 4096 // bytes of the detail; of a longer one the size is kept alone
 )
 
+// The columns, first those that every entry gives.
 const (
-	auditColumns = `workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, before, after, decision, rule,
-		detail, request_id, address, prev, hash`
-	auditWidth = 19
+	auditPlain      = `workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, decision, detail, prev, hash`
+	auditPlainWidth = 14
+	auditColumns    = auditPlain + `, before, after, rule, request_id, address`
+	auditWidth      = 19
 )
 
 // note adds entries about what the write does, which are stored at its end, in the same transaction: where they cannot
@@ -61,7 +64,8 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// noting makes a write store what it noted.
+// noting makes a write store what it noted: at its end, or with what other writes of the same transaction noted, where
+// there are several.
 func (s *DB) noting(ctx context.Context, fn func(context.Context, *tx) error, noted *bool) func(context.Context, *tx) error {
 	origin := hob.OriginOf(ctx)
 	return func(ctx context.Context, t *tx) error {
@@ -69,41 +73,63 @@ func (s *DB) noting(ctx context.Context, fn func(context.Context, *tx) error, no
 			t.origin = origin
 		}
 		begun := len(t.notes)
-		if err := fn(ctx, t); err != nil {
+		err := fn(ctx, t)
+		if err == nil {
+			err = hob.Wrap("write the audit log", t.unnoted)
+		}
+		if err != nil {
 			t.notes, t.unnoted = t.notes[:begun], nil
 			return err
 		}
-		if err := s.keepNotes(ctx, t); err != nil {
-			return fmt.Errorf("write the audit log: %w", err)
+		for i := begun; i < len(t.notes); i++ {
+			s.fill(t, &t.notes[i])
 		}
-		*noted = t.noted
-		return nil
+		if t.chain != nil || len(t.notes) == 0 { // the batcher stores them
+			return nil
+		}
+		*noted = true
+		notes := t.notes
+		t.notes = nil
+		return s.insertNotes(ctx, t, notes)
 	}
 }
 
-// keepNotes stores what was noted. Where one process alone writes, the entries are linked to their chain at once.
-func (s *DB) keepNotes(ctx context.Context, t *tx) error {
-	if t.unnoted != nil || len(t.notes) == 0 {
-		return t.unnoted
-	}
-	args := make([]any, 0, auditWidth*len(t.notes))
-	for i := range t.notes {
-		e := &t.notes[i]
-		s.fill(t, e)
+// insertNotes stores entries. Where one process alone writes, they are linked to their chains at once. Most tell nothing in
+// some columns, which are not given then: it is the number of values that costs. Where a statement is a journey to a
+// server, there is one.
+func (s *DB) insertNotes(ctx context.Context, t *tx, notes []hob.AuditEntry) error {
+	one := t.chain == nil && slices.ContainsFunc(notes, func(e hob.AuditEntry) bool { return !short(&e) })
+	plain, full := make([]any, 0, auditPlainWidth*len(notes)), []any(nil)
+	for i := range notes {
+		e := &notes[i]
 		if t.chain != nil {
 			if err := t.chain.append(ctx, t, e); err != nil {
 				return err
 			}
 		}
-		args = append(args, string(e.Workspace), e.N, e.At.Micros(), e.Actor, e.Action, e.Kind, e.Object, string(e.Run), string(e.Call),
-			e.Digest, e.Before, e.After, e.Decision, e.Rule, string(e.Detail), e.Request, e.Address, e.Prev, e.Hash)
+		row := &full
+		if !one && short(e) {
+			row = &plain
+		}
+		*row = append(*row, string(e.Workspace), e.N, e.At.Micros(), e.Actor, e.Action, e.Kind, e.Object, string(e.Run), string(e.Call),
+			e.Digest, e.Decision, string(e.Detail), e.Prev, e.Hash)
+		if row == &full {
+			full = append(full, e.Before, e.After, e.Rule, e.Request, e.Address)
+		}
 	}
-	t.notes, t.noted = t.notes[:0], true
-	err := s.texts.audit.insert(ctx, t, args)
+	err := s.texts.auditPlain.insert(ctx, t, plain)
+	if err == nil {
+		err = s.texts.audit.insert(ctx, t, full)
+	}
 	if err != nil && s.d.conflict(err) {
-		return fmt.Errorf("%w: %w", errStale, err)
+		err = fmt.Errorf("%w: %w", errStale, err)
 	}
-	return err
+	return hob.Wrap("write the audit log", err)
+}
+
+// short says whether an entry tells nothing in the columns that most do without.
+func short(e *hob.AuditEntry) bool {
+	return e.Before == "" && e.After == "" && e.Rule == "" && e.Request == "" && e.Address == ""
 }
 
 // errStale says that another process has gone on with a chain. What is remembered of its end is dropped with the
@@ -146,6 +172,9 @@ func detail(d json.RawMessage) json.RawMessage {
 	if len(d) == 0 {
 		return nil
 	}
+	if len(d) <= maxAuditDetail && !bytes.ContainsFunc(d, changedByJSON) && json.Valid(d) {
+		return d
+	}
 	text, err := json.Marshal(d)
 	if err != nil || len(text) > maxAuditDetail {
 		return json.RawMessage(`{"bytes":` + strconv.Itoa(len(d)) + `}`)
@@ -161,6 +190,9 @@ func (s *DB) NoteAudit(ctx context.Context, by hob.Principal, a hob.AuditEntry) 
 		return nil
 	})
 }
+
+// changedByJSON says whether json.Marshal may write a character in another way.
+func changedByJSON(r rune) bool { return r <= ' ' || r == '<' || r == '>' || r == '&' || r >= 0x7f }
 
 // sortedJSON is the same value with the keys of objects sorted and no spaces; numbers keep their digits.
 func sortedJSON(text []byte) ([]byte, error) {

@@ -11,8 +11,8 @@ import (
 func scanAudit(r row) (e hob.AuditEntry, err error) {
 	var at int64
 	var detail string
-	err = r.Scan(&e.Workspace, &e.N, &at, &e.Actor, &e.Action, &e.Kind, &e.Object, &e.Run, &e.Call, &e.Digest, &e.Before, &e.After,
-		&e.Decision, &e.Rule, &detail, &e.Request, &e.Address, &e.Prev, &e.Hash)
+	err = r.Scan(&e.Workspace, &e.N, &at, &e.Actor, &e.Action, &e.Kind, &e.Object, &e.Run, &e.Call, &e.Digest, &e.Decision, &detail,
+		&e.Prev, &e.Hash, &e.Before, &e.After, &e.Rule, &e.Request, &e.Address)
 	e.At = hob.FromMicros(at)
 	if detail != "" {
 		e.Detail = json.RawMessage(detail)
@@ -69,11 +69,16 @@ func auditFilter(f hob.AuditFilter) *filter {
 		q.where("action = ?", f.Action)
 	}
 	for _, c := range []struct{ cond, value string }{
-		{"actor = ?", f.Actor}, {"kind = ?", f.Kind}, {"object = ?", f.Object}, {"run_id = ? AND run_id <> ''", string(f.Run)}, // as the index has it
+		{"actor = ?", f.Actor}, {"kind = ?", f.Kind}, {"object = ?", f.Object}, {"run_id = ?", string(f.Run)},
 	} {
 		if c.value != "" {
 			q.where(c.cond, c.value)
 		}
+	}
+	if f.Run != "" { // between its first and its last, which alone have an index
+		const ends = `FROM audit WHERE run_id = ? AND action IN ('run.start', 'run.end') AND place > 0 AND action = `
+		q.where(`place >= coalesce((SELECT min(place) `+ends+`'run.start'), 0)`, string(f.Run))
+		q.where(`place <= coalesce((SELECT max(place) `+ends+`'run.end'), (SELECT max(place) FROM audit))`, string(f.Run))
 	}
 	if !f.Since.IsZero() {
 		q.where("at >= ?", f.Since.Micros())

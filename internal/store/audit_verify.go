@@ -209,10 +209,10 @@ func NoteAudit(ctx context.Context, c Config, e hob.AuditEntry) (err error) {
 	if err := l.define(ctx, l.d.begin); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
-	t.note(e)
-	if err := s.keepNotes(ctx, t); err != nil {
+	s.fill(t, &e)
+	if err := s.insertNotes(ctx, t, []hob.AuditEntry{e}); err != nil {
 		l.rollback()
-		return fmt.Errorf("write the audit log: %w", err)
+		return err
 	}
 	return hob.Wrap("write the audit log", l.define(ctx, "COMMIT"))
 }

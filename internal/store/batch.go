@@ -39,11 +39,15 @@ type batcher struct {
 	batch  []*job // the leader's, as is
 	shared bool   // whether the last batch held more than one write
 	chain  chain  // the leader's too
+	keep   keepFunc
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
 	failing                 atomic.Bool // the last transaction that wrote could not be stored
 }
+
+// keepFunc stores what the writes of a batch have noted for the audit log.
+type keepFunc func(context.Context, *tx, []hob.AuditEntry) error
 
 // session is the writer's connection.
 type session interface {
@@ -246,6 +250,7 @@ func (b *batcher) together(batch []*job) bool {
 		return true
 	}
 	wrote := false
+	var notes []hob.AuditEntry
 	for _, j := range batch {
 		t := &tx{q: b.conn, chain: &b.chain}
 		j.err = attempt(ctx, j.fn, t)
@@ -254,7 +259,15 @@ func (b *batcher) together(batch []*job) bool {
 			b.rollback()
 			return false
 		}
-		wrote = wrote || t.wrote
+		wrote = wrote || t.wrote || len(t.notes) > 0
+		notes = append(notes, t.notes...)
+	}
+	if len(notes) > 0 {
+		if err := b.keep(ctx, &tx{q: b.conn, chain: &b.chain}, notes); err != nil {
+			b.rollback()
+			answer(batch, err)
+			return false
+		}
 	}
 	if !wrote {
 		b.rollback()

@@ -25,7 +25,7 @@ type scratch struct {
 
 func newScratch(t *testing.T) *scratch {
 	t.Helper()
-	e, err := openSQLite(t.Context(), sqliteDialect(), filepath.Join(t.TempDir(), "scratch.db"))
+	e, err := openSQLite(t.Context(), sqliteDialect(), filepath.Join(t.TempDir(), "scratch.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestBatch_FullQueueBlocksUntilThereIsRoom(t *testing.T) {
 func TestBatch_CloseCarriesOutWhatWasHandedIn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "scratch.db")
-	e, err := openSQLite(t.Context(), sqliteDialect(), path)
+	e, err := openSQLite(t.Context(), sqliteDialect(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestBatch_CloseCarriesOutWhatWasHandedIn(t *testing.T) {
 	if err := e.write(t.Context(), insert(-1)); hob.KindOf(err) != hob.Unavailable {
 		t.Errorf("a write after the end: %v", err)
 	}
-	again, err := openSQLite(t.Context(), sqliteDialect(), path)
+	again, err := openSQLite(t.Context(), sqliteDialect(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func sqliteCode(err error) int {
 }
 
 // openSQLite opens or makes the file: one connection that writes, a pool that reads.
-func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err error) {
+func openSQLite(ctx context.Context, d *dialect, path string, keep keepFunc) (_ *engine, err error) {
 	if err := whole(path); err != nil {
 		return nil, err
 	}
@@ -103,6 +103,7 @@ func openSQLite(ctx context.Context, d *dialect, path string) (_ *engine, err er
 	readers.SetMaxIdleConns(sqliteReaders)
 
 	b := newBatcher(&prepared{d: d, conn: conn, stmts: map[string]*sql.Stmt{}})
+	b.keep = keep
 	pool := &preparedPool{d: d, db: readers}
 	return &engine{
 		reads: pool, write: b.write, migrate: b.write, ping: func(ctx context.Context) error {

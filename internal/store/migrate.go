@@ -77,7 +77,10 @@ func (s *DB) migrate(ctx context.Context) error {
 		}
 		e := t.did(hob.System(hob.DefaultWorkspace), "store.schema", "store", strconv.Itoa(len(known)), nil, nil)
 		e.Detail = details("from", strconv.FormatInt(at, 10))
-		return s.keepNotes(ctx, t)
+		s.fill(t, e)
+		notes := t.notes
+		t.notes = nil
+		return s.insertNotes(ctx, t, notes)
 	})
 }
 

@@ -87,7 +87,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	default:
 		s.d = sqliteDialect()
 		s.configured.on = true // the folder's lock lets one process in
-		s.e, err = openSQLite(ctx, s.d, c.path())
+		s.e, err = openSQLite(ctx, s.d, c.path(), s.insertNotes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)

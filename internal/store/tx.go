@@ -19,7 +19,6 @@ type tx struct {
 	bound time.Duration // of one statement with all its rows; 0 = none but the context's
 
 	notes   []hob.AuditEntry // what is to be stored in the audit log at the end of the write
-	noted   bool             // there was something
 	unnoted error            // why something could not be noted
 	origin  hob.Origin       // of the request that asked for the write
 	chain   *chain           // links entries to their chains at once; nil: they are linked later

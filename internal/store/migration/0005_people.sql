@@ -88,7 +88,7 @@ CREATE INDEX deliveries_due ON deliveries (status, next_at);
 CREATE INDEX deliveries_hook ON deliveries (hook_id, n);
 
 -- place is the entry's in the chain of its workspace, 0 until it is linked; prev and hash are hex. Entries are only added,
--- and outlive what they tell of.
+-- and outlive what they tell of. Of a run's entries the first and the last have an index; the others are between them.
 CREATE TABLE audit (
 	n            {serial},
 	workspace_id {key} NOT NULL,
@@ -101,16 +101,16 @@ CREATE TABLE audit (
 	run_id       {key} NOT NULL,
 	call_id      {key} NOT NULL,
 	digest       TEXT NOT NULL,
-	before       TEXT NOT NULL,
-	after        TEXT NOT NULL,
+	before       TEXT NOT NULL DEFAULT '',
+	after        TEXT NOT NULL DEFAULT '',
 	decision     TEXT NOT NULL,
-	rule         TEXT NOT NULL,
+	rule         TEXT NOT NULL DEFAULT '',
 	detail       {json} NOT NULL,
-	request_id   TEXT NOT NULL,
-	address      TEXT NOT NULL,
+	request_id   TEXT NOT NULL DEFAULT '',
+	address      TEXT NOT NULL DEFAULT '',
 	prev         TEXT NOT NULL,
 	hash         TEXT NOT NULL
 );
 CREATE UNIQUE INDEX audit_place ON audit (workspace_id, place) WHERE place > 0;
-CREATE INDEX audit_run ON audit (run_id) WHERE run_id <> '';
+CREATE INDEX audit_run ON audit (run_id) WHERE action IN ('run.start', 'run.end');
 CREATE INDEX audit_loose ON audit (n) WHERE place = 0;
