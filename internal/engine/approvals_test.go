@@ -168,6 +168,7 @@ func TestApproval_TheRunJudgesAnApproversArgumentsItself(t *testing.T) {
 			if _, err := w.store.Decide(t.Context(), person, hob.Decision{Run: run.ID, Approval: p.ApprovalID, Approved: true, ModifiedInput: json.RawMessage(args)}); err != nil {
 				t.Fatal(err)
 			}
+			w.engine.Wake()
 			if got := w.detail(w.ends(run.ID)).Calls[0].Result.Text; !strings.HasPrefix(got, want) {
 				t.Errorf("the result is %q, want %q", got, want)
 			}
@@ -298,16 +299,6 @@ func TestApproval_AnOnDelegationOneIsAskedForBehindThatOfPreToolUse(t *testing.T
 	w.wantDid()
 }
 
-// wakes makes the engine look at once for runs that can be taken up, as it does each second.
-func (w *world) wakes() {
-	w.t.Helper()
-	over := w.another(map[string]any{"script": "text: hi\n"})
-	run := over.ends(over.start("go", hob.RunOptions{}).ID)
-	if _, err := w.engine.Cancel(w.t.Context(), w.by, run.ID); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // What may happen to a run while it waits for a person.
 func TestApproval_WhatHappensWhileARunWaits(t *testing.T) {
 	t.Parallel()
@@ -326,7 +317,7 @@ func TestApproval_WhatHappensWhileARunWaits(t *testing.T) {
 	}{
 		"nobody decides": {
 			timeout: 50 * time.Millisecond, status: hob.Completed, result: "Error: Blocked by hook — Approval timed out", resolved: hob.ApprovalExpired,
-			happens: func(w *world, _ hob.Approval) { time.Sleep(50 * time.Millisecond); w.wakes() }, late: "approval_expired",
+			happens: func(w *world, _ hob.Approval) { time.Sleep(50 * time.Millisecond); w.engine.Wake() }, late: "approval_expired",
 		},
 		"it is cancelled": {
 			status: hob.Cancelled, code: hob.CodeCancelled, result: "Cancelled before it was executed.", resolved: hob.ApprovalCancelled, late: "approval_cancelled",
@@ -339,7 +330,7 @@ func TestApproval_WhatHappensWhileARunWaits(t *testing.T) {
 		"its time is over": {
 			options: hob.RunOptions{Tuning: hob.Tuning{TimeoutSeconds: &brief}}, status: hob.Cancelled, code: hob.CodeTimeout,
 			result: "Cancelled before it was executed.", resolved: hob.ApprovalCancelled, late: "approval_cancelled",
-			happens: func(w *world, _ hob.Approval) { time.Sleep(300 * time.Millisecond); w.wakes() },
+			happens: func(w *world, _ hob.Approval) { time.Sleep(300 * time.Millisecond); w.engine.Wake() },
 		},
 		"its client leaves": {
 			options: hob.RunOptions{Tuning: hob.Tuning{GraceSeconds: &grace}}, status: hob.Completed, result: `once got {"n":1}`, resolved: hob.ApprovalApproved,
@@ -368,7 +359,7 @@ func TestApproval_WhatHappensWhileARunWaits(t *testing.T) {
 				if err := w.store.DeleteAgent(w.t.Context(), w.by, w.agent.ID); err != nil {
 					w.t.Error(err)
 				}
-				w.wakes()
+				w.engine.Wake()
 			},
 		},
 		"the process ends and another comes": {
@@ -444,7 +435,7 @@ func TestApproval_WithItsSessionTheWaitingRunIsGone(t *testing.T) {
 	}
 	_, err := w.engine.Decide(t.Context(), person, engine.DecideInput{Run: run.ID, Approval: p.ApprovalID, Approved: true})
 	refusedWith(t, err, hob.NotFound, "approval_not_found")
-	w.wakes()
+	w.engine.Wake()
 	w.wantDid()
 }
 

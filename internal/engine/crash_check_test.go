@@ -95,7 +95,7 @@ func (c *trial) checkRun(ctx context.Context, run hob.Run) error {
 		return fmt.Errorf("its session's history: %w", err)
 	}
 	return errors.Join(c.checkEnd(d.Run), checkLog(d.Run, log), c.checkCalls(d, log), c.checkSeen(log), c.checkText(d.Run, log),
-		c.checkLedger(ctx, d, log))
+		c.checkLedger(ctx, d, log), c.checkPeople(ctx, d, log), c.checkHooks(ctx, d, log))
 }
 
 // checkEnd compares how the run ended with how it may.
@@ -202,7 +202,9 @@ func (c *trial) checkDeeds(run hob.Run, s hob.CallState) error {
 		if deed.Run != run.ID || deed.ID != s.ID {
 			continue
 		}
-		n++
+		if n++; string(deed.Arguments) != string(s.Arguments) {
+			return fmt.Errorf("it was carried out with %s, and its record says %s", deed.Arguments, s.Arguments)
+		}
 		if want := string(run.ID) + ":" + string(s.ID); deed.Key != want {
 			return fmt.Errorf("it was carried out under the key %q, not %q", deed.Key, want)
 		}
@@ -233,7 +235,7 @@ func (c *trial) checkDeeds(run hob.Run, s hob.CallState) error {
 }
 
 // refusals are how the results of calls begin that were never to be carried out.
-var refusals = []string{"Error: Unknown tool", "Error: Input validation", "Error: Whether the tool", "Not executed: Doom loop"}
+var refusals = []string{"Error: Unknown tool", "Error: Input validation", "Error: Whether the tool", "Error: Blocked by hook", "Not executed: Doom loop"}
 
 func begins(text string, with ...string) bool {
 	return slices.ContainsFunc(with, func(begin string) bool { return strings.HasPrefix(text, begin) })
@@ -262,6 +264,7 @@ func (c *trial) checkText(run hob.Run, log []hob.Event) error {
 		text string
 	}
 	var pieces []piece
+	rewritten := false
 	for _, ev := range log {
 		var x struct {
 			Delta, Content string
@@ -277,7 +280,7 @@ func (c *trial) checkText(run hob.Run, log []hob.Event) error {
 		case hob.EventContentDelta:
 			pieces = append(pieces, piece{ev.Seq, x.Delta})
 		case hob.EventChunk:
-			if len(c.play.tools) == 0 { // else it tells the whole answer once more
+			if len(c.play.tools) == 0 || rewritten { // else it tells the whole answer once more
 				pieces = append(pieces, piece{ev.Seq, x.Content})
 			}
 		case hob.EventAttempt:
@@ -286,6 +289,7 @@ func (c *trial) checkText(run hob.Run, log []hob.Event) error {
 			if x.Reason != "output_recovery" {
 				pieces = nil
 			}
+			rewritten = rewritten || x.Reason == "pre_response"
 		}
 	}
 	var text strings.Builder

@@ -27,7 +27,7 @@ const (
 var modes = []mode{diesBefore, diesAfter, toldFailed, refused, late}
 
 // sent are the operations that can arrive late; any other is as if the process had died before it.
-var sent = []string{"StartRun", "Commit", "Claim", "Renew", "Release", "RequestCancel", "tool call", "model call"}
+var sent = []string{"StartRun", "Commit", "Claim", "Renew", "Release", "RequestCancel", "Decide", "tool call", "model call", "hook call"}
 
 func (m mode) String() string {
 	return [...]string{"dies before", "dies after", "told failed", "refused", "late"}[m]
@@ -237,6 +237,18 @@ func (s *seamStore) Standing(ctx context.Context, ws hob.WorkspaceID, id hob.Age
 
 func (s *seamStore) AgentUsage(ctx context.Context, id hob.AgentID, since hob.Time) (hob.Usage, error) {
 	return op(s.p, "AgentUsage", func() (hob.Usage, error) { return s.inner.AgentUsage(ctx, id, since) })
+}
+
+func (s *seamStore) Hooks(ctx context.Context, by hob.Principal, id hob.AgentID) ([]hob.Hook, error) {
+	return op(s.p, "Hooks", func() ([]hob.Hook, error) { return s.inner.Hooks(ctx, by, id) })
+}
+
+func (s *seamStore) Approvals(ctx context.Context, by hob.Principal, f hob.ApprovalFilter) (hob.Page[hob.Approval], error) {
+	return op(s.p, "Approvals", func() (hob.Page[hob.Approval], error) { return s.inner.Approvals(ctx, by, f) })
+}
+
+func (s *seamStore) Decide(ctx context.Context, by hob.Principal, d hob.Decision) (hob.Approval, error) {
+	return op(s.p, "Decide", func() (hob.Approval, error) { return s.inner.Decide(ctx, by, d) })
 }
 
 // newsEvery is how often a process whose operation failed is told that something may have happened, as the clock of a

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,6 +93,59 @@ func plays() []play {
 	}
 }
 
+// peoplePlays are those in which hooks and people are asked.
+func peoplePlays() []play {
+	completed := []end{{hob.Completed, ""}}
+	once := "call: once {\"n\":1}\n---\ntext: done\n"
+	asked := []hob.Hook{approvalHook(hob.PreToolUse)}
+	approve := func(hob.Approval) engine.DecideInput { return engine.DecideInput{Approved: true} }
+	deny := func(hob.Approval) engine.DecideInput { return engine.DecideInput{} }
+	return []play{
+		{
+			name: "hooks", script: once, tools: []string{"once"}, ends: completed, least: 25,
+			hooks: []hob.Hook{
+				httpHook(hob.OnRunStart, "see"), httpHook(hob.PreToolUse, "input"), httpHook(hob.PostToolUse, "output"),
+				httpHook(hob.PreResponse, "answer"), httpHook(hob.OnRunComplete, "see"),
+			},
+		},
+		{
+			name: "hooks of an answer", script: "text: Hello there, friend.\n", ends: completed, least: 16, pairs: true,
+			hooks: []hob.Hook{httpHook(hob.PreResponse, "answer"), httpHook(hob.PreResponse, "see"), httpHook(hob.OnRunComplete, "see")},
+		},
+		{
+			name: "approval approved", script: once, tools: []string{"once"}, hooks: asked, says: approve, ends: completed, least: 25, pairs: true,
+		},
+		{
+			name: "approval denied", script: once, tools: []string{"once"}, hooks: asked, says: deny, ends: completed, least: 25,
+		},
+		{
+			name: "approval modified", script: once, tools: []string{"once"}, ends: completed, least: 25,
+			hooks: append([]hob.Hook{httpHook(hob.PreToolUse, "input"), httpHook(hob.PostToolUse, "output")}, asked...),
+			says: func(hob.Approval) engine.DecideInput {
+				return engine.DecideInput{Approved: true, ModifiedInput: json.RawMessage(`{"n":202}`)}
+			},
+		},
+		{
+			name: "approval expires", script: once, tools: []string{"once"}, ends: completed, least: 20,
+			hooks: []hob.Hook{expiring(approvalHook(hob.PreToolUse), 10*time.Millisecond)},
+		},
+		{
+			name: "two approvals in one step", script: "call: once {\"n\":1}\ncall: keyed {\"n\":2}\ncall: read {\"n\":3}\n---\ntext: done\n",
+			tools: []string{"once", "keyed", "read"}, says: approve, ends: completed, least: 30,
+			hooks: []hob.Hook{about(approvalHook(hob.PreToolUse), "once|keyed")},
+		},
+		{
+			name: "approval of an answer", script: "text: Hello there, friend.\n", ends: completed, least: 20,
+			hooks: []hob.Hook{approvalHook(hob.PreResponse)}, says: approve,
+			options: hob.RunOptions{Tuning: hob.Tuning{ResponseBuffering: hob.BufferHold}},
+		},
+		{
+			name: "approval cancelled", script: once, tools: []string{"once"}, hooks: asked, cancels: true, least: 20,
+			ends: []end{{hob.Cancelled, hob.CodeCancelled}},
+		},
+	}
+}
+
 func hangs(tool string) string { return "text: let me wait\ncall: " + tool + " {}\n---\ntext: done\n" }
 
 // TestCrash_EveryPoint lets a fault of every mode meet each operation of each play, and a second one each operation of
@@ -133,13 +187,33 @@ func TestCrash_EveryPoint(t *testing.T) {
 	})
 }
 
+// TestCrash_HooksAndPeople does the same where hooks and people are asked.
+func TestCrash_HooksAndPeople(t *testing.T) {
+	t.Parallel()
+	every, each := 11, 1
+	if raced {
+		every, each = 31, 11
+	}
+	e := newEnumeration(t, every)
+	e.each = each
+	e.plays, e.meets, e.sees = peoplePlays(), "StartRun Commit Claim Decide hook_call tool_call", "Load Hooks Approvals RequestCancel"
+	for range 6 {
+		e.rigs <- &rig{openStore(t), scripted(t)}
+	}
+	e.run()
+}
+
 // maxViolations ends the search.
 const maxViolations = 12
 
 // enumeration makes the trials, side by side on several stores.
 type enumeration struct {
 	t     *testing.T
-	every int // one in so many of the second faults
+	plays []play
+	every int    // one in so many of the second faults
+	each  int    // one in so many of the only faults
+	meets string // operations that faults must meet in every mode
+	sees  string // operations that faults must meet
 	rigs  chan *rig
 
 	mu         sync.Mutex
@@ -153,7 +227,7 @@ type enumeration struct {
 func newEnumeration(t *testing.T, every int) *enumeration {
 	t.Helper()
 	return &enumeration{
-		t: t, every: every, rigs: make(chan *rig, 64), points: map[string]*[5]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
+		t: t, plays: plays(), every: every, each: 1, meets: writes, sees: others, rigs: make(chan *rig, 64), points: map[string]*[5]int{}, pairs: map[string]int{}, ops: map[string]map[mode]int{}, spent: map[string]time.Duration{},
 	}
 }
 
@@ -202,7 +276,7 @@ func (e *enumeration) run() {
 	t := e.t
 	t.Helper()
 	var group sync.WaitGroup
-	for _, p := range plays() {
+	for _, p := range e.plays {
 		e.points[p.name] = &[5]int{}
 		for _, m := range modes {
 			group.Go(func() { e.single(p, m) })
@@ -213,18 +287,21 @@ func (e *enumeration) run() {
 	}
 	group.Wait()
 	t.Log(e.table())
-	for _, p := range plays() {
+	for _, p := range e.plays {
 		for m, n := range e.points[p.name] {
-			if n < p.least {
-				t.Errorf("%s has %d points where it %s, at least %d were expected", p.name, n, mode(m), p.least)
+			if n < p.least/e.each {
+				t.Errorf("%s has %d points where it %s, at least %d were expected", p.name, n, mode(m), p.least/e.each)
 			}
 		}
 	}
-	for _, op := range strings.Fields(writes + " " + others) {
+	if e.each > 1 {
+		return
+	}
+	for _, op := range strings.Fields(e.meets + " " + e.sees) {
 		all := 0
 		for _, m := range modes {
 			n := e.ops[strings.ReplaceAll(op, "_", " ")][m]
-			if all += n; n == 0 && slices.Contains(strings.Fields(writes), op) {
+			if all += n; n == 0 && slices.Contains(strings.Fields(e.meets), op) {
 				t.Errorf("no fault met %s where the process %s", op, m)
 			}
 		}
@@ -240,9 +317,9 @@ const (
 	others = "Load Renew RequestCancel Watch Run Events History Session Agent Scope Standing Setting open_model list_tools first_delta last_delta"
 )
 
-// single lets one fault meet each operation in turn, until there are no more.
+// single lets one fault meet each operation in turn, or one in so many, until there are no more.
 func (e *enumeration) single(p play, m mode) {
-	for n := 1; e.try(p, crash{n, m}) == 1; n++ {
+	for n := 1 + int(m)%e.each; e.try(p, crash{n, m}) == 1; n += e.each {
 	}
 }
 
@@ -251,7 +328,7 @@ func (e *enumeration) single(p play, m mode) {
 func (e *enumeration) double(p play) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for n := 1; ; n++ {
+	for n := 1; ; n += e.each {
 		first := []mode{diesAfter, toldFailed, late}[n%3]
 		m := 1 + n%e.every
 		met := e.try(p, crash{n, first}, crash{m, diesAfter})

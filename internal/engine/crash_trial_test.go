@@ -33,9 +33,12 @@ type play struct {
 	keyed    bool   // the client has an idempotency key, and asks again after an error
 	leaves   bool   // the client leaves at the first tool_call
 	hang     string // what happens when a tool hangs: "cancel", "cancel elsewhere", "handover", "" for nothing
-	ends     []end  // how the run may end
-	pairs    bool   // each recovery is crashed at each of its operations
-	least    int    // points of each mode that there are at least
+	hooks    []hob.Hook
+	says     func(hob.Approval) engine.DecideInput // what a person decides; nil: nobody does
+	cancels  bool                                  // the run is cancelled once it has asked somebody
+	ends     []end                                 // how the run may end
+	pairs    bool                                  // each recovery is crashed at each of its operations
+	least    int                                   // points of each mode that there are at least
 }
 
 // end is the state of a run that has ended.
@@ -73,6 +76,10 @@ type trial struct {
 	seen     []hob.Event   // by the client
 	starts   int           // processes so far
 	lates    int           // operations that are yet to arrive
+	sent     []hob.HookRequest
+	made     []hob.Hook                    // the agent's
+	said     map[string]hob.ApprovalStatus // what people were told that they have decided, by approval
+	wrongs   []error                       // what was wrong while it was played
 }
 
 // process is one process of a trial.
@@ -126,9 +133,12 @@ func (c *trial) called() {
 
 // acted notes a deed and says which of its tool it is.
 func (c *trial) acted(call hob.Call) (nth int) {
+	err := c.covered(call)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deeds = append(c.deeds, call)
+	if c.deeds = append(c.deeds, call); err != nil {
+		c.wrongs = append(c.wrongs, err)
+	}
 	if call.Name == "local" && !c.marks[call.Key] {
 		c.marks[call.Key] = true
 		c.effects[call.ID]++
@@ -162,7 +172,7 @@ func (c *trial) start() *process {
 	c.starts++
 	p.number = c.starts
 	p.engine = engine.New(engine.Config{
-		Store: &seamStore{p: p, inner: c.rig.store}, Models: p.models, Toolsets: []hob.Toolset{seamTools{p}}, Limits: limits,
+		Store: &seamStore{p: p, inner: c.rig.store}, Models: p.models, Toolsets: []hob.Toolset{seamTools{p}}, Limits: limits, Hooks: seamHooks{p},
 		Settings: p.settings, Alone: true, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -236,7 +246,7 @@ const trialTime = 30 * time.Second
 func (r *rig) try(p play, faults ...crash) (c *trial, err error) {
 	c = &trial{
 		rig: r, play: p, by: hob.System(hob.DefaultWorkspace), open: map[hob.RunID]bool{}, moved: make(chan struct{}),
-		marks: map[string]bool{}, effects: map[hob.CallID]int{},
+		marks: map[string]bool{}, effects: map[hob.CallID]int{}, said: map[string]hob.ApprovalStatus{},
 		came: make(chan hob.RunID, 8), news: make(chan hob.RunID, 8), leave: make(chan struct{}, 1),
 	}
 	defer func() {
@@ -274,6 +284,15 @@ func (c *trial) prepare() error {
 			return err
 		}
 	}
+	for _, h := range c.play.hooks {
+		h.Agent, h.Enabled = c.agent.ID, true
+		h.Config.IncludeRunContext = h.Type == hob.HTTPHook
+		made, err := c.rig.store.CreateHook(ctx, c.by, h)
+		if err != nil {
+			return err
+		}
+		c.made = append(c.made, made)
+	}
 	if !c.play.before {
 		return nil
 	}
@@ -296,6 +315,9 @@ func (c *trial) run(ctx context.Context) error {
 	actors, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { c.meddle(actors) })
+	if slices.ContainsFunc(c.made, func(h hob.Hook) bool { return h.Type == hob.ApprovalHook }) {
+		group.Go(func() { c.people(actors) })
+	}
 	group.Go(func() {
 		err := c.client(ctx)
 		if err == nil && !c.settled(ctx) {
