@@ -276,3 +276,61 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestAudit_LongReasonsAreCut: of a reason an entry keeps the beginning.
+func TestAudit_LongReasonsAreCut(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, c store.Config) {
+		c.Box = box(t)
+		db := open(t, c)
+		n := keyed(agentOf(t, db, "a").ID, "k", 1)
+		n.Run.Status, n.Run.Epoch, n.Run.LeaseOwner, n.Lease = hob.Running, 1, "p1", time.Minute
+		run, err := db.StartRun(t.Context(), n)
+		must(t, err)
+		must(t, db.Commit(t.Context(), hob.RunCommit{
+			Run: run.Run.ID, Epoch: 1, Owner: "p1", Lease: time.Minute, Outcome: &hob.Outcome{Status: hob.AwaitingApproval},
+			Approvals: []hob.Approval{{ApprovalID: "a1", Status: hob.ApprovalPending, ToolName: "t", Approvers: []string{"any"}}},
+		}))
+		by := hob.Principal{Kind: hob.UserPrincipal, ID: "u", Workspace: hob.DefaultWorkspace, Scopes: []hob.Scope{hob.ScopeApprove}}
+		_, err = db.Decide(t.Context(), by, hob.Decision{Run: run.Run.ID, Approval: "a1", Reason: strings.Repeat("é", 501)})
+		must(t, err)
+		list, err := db.Audit(t.Context(), system(), hob.AuditFilter{Action: "approval.decide"})
+		must(t, err)
+		if len(list) != 1 || strings.Count(string(list[0].Detail), "é") != 500 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// TestAudit_ManyLooseEntriesAreLinkedInGroups: more than one transaction links are linked in order of their rows.
+func TestAudit_ManyLooseEntriesAreLinkedInGroups(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, c store.Config) {
+		c.Box = box(t)
+		must(t, open(t, c).Close())
+		const many = 600
+		rows := make([]string, many)
+		for i := range rows {
+			rows[i] = fmt.Sprintf(`('%s', 0, %d, 'a', 'x', 'k', '%d', '', '', '', '', '', '', '')`, [2]string{"default", "other"}[i%2], i+1, i)
+		}
+		raw(t, c, `INSERT INTO audit (workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, decision, detail, prev, hash)
+			VALUES `+strings.Join(rows, ", "))
+		db := open(t, c)
+		list, err := db.Audit(t.Context(), system(), hob.AuditFilter{Limit: 1000, Action: "x"})
+		must(t, err)
+		if len(list) != many/2 {
+			t.Fatalf("%d entries are linked, want %d", len(list), many/2)
+		}
+		for i, e := range list {
+			if e.Object != fmt.Sprint(2*i) {
+				t.Fatalf("entry %d tells of %s", i, e.Object)
+			}
+		}
+		if db.Stats().Commits < 3 {
+			t.Errorf("%d transactions linked them", db.Stats().Commits)
+		}
+		if got := verify(t, c, ""); got.Broken != nil || got.Loose != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
