@@ -1,11 +1,13 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -509,4 +511,44 @@ func TestApproval_TellsItsAddress(t *testing.T) {
 	if body.Event != hob.ApprovalRequested || body.ApprovalID != p.ApprovalID || body.Digest != p.Digest || body.ExpiresAt.IsZero() || body.Status != hob.ApprovalPending {
 		t.Errorf("the body is %s", due[0].Body)
 	}
+}
+
+// hastyStore has a person decide just before a run tells that nobody did.
+type hastyStore struct {
+	hob.Store
+	t    *testing.T
+	once sync.Once
+}
+
+func (s *hastyStore) Commit(ctx context.Context, c hob.RunCommit) error {
+	for _, p := range c.Approvals {
+		if p.Status == hob.ApprovalCancelled {
+			s.once.Do(func() {
+				if _, err := s.Decide(ctx, person, hob.Decision{Run: c.Run, Approval: p.ApprovalID, Approved: true}); err != nil {
+					s.t.Errorf("deciding while the run ends: %v", err)
+				}
+			})
+		}
+	}
+	return s.Store.Commit(ctx, c)
+}
+
+// Whoever was told that a decision was taken finds it in the log, whatever became of the run.
+func TestApproval_ADecisionWhileTheRunEndsStands(t *testing.T) {
+	t.Parallel()
+	w, _ := hooked(t, once1, nil, []hob.Hook{approvalHook(hob.PreToolUse)}, "once")
+	w.begin(func(s hob.Store) hob.Store { return &hastyStore{Store: s, t: t} })
+	brief := 0.2
+	run := w.start("go", hob.RunOptions{Tuning: hob.Tuning{TimeoutSeconds: &brief}})
+	w.rests(run.ID, 1)
+	time.Sleep(200 * time.Millisecond)
+	w.engine.Wake()
+	got := w.ends(run.ID)
+	resolved := told[hob.ApprovalResolvedEvent](w, run.ID, hob.EventApprovalResolved)
+	row := w.approvals(run.ID, "")[0]
+	if len(resolved) != 1 || resolved[0].Status != hob.ApprovalApproved || row.Status != hob.ApprovalApproved || !row.Settled || got.Code != hob.CodeTimeout {
+		t.Errorf("it ended as %s (%s), the log tells %+v, the approval is %s", got.Status, got.Code, resolved, row.Status)
+	}
+	w.wantDid()
+	w.log(run.ID)
 }

@@ -665,3 +665,35 @@ func TestDeliveries_AreMadeKnown(t *testing.T) {
 		t.Error("nobody was told")
 	}
 }
+
+// What a hook is asked about is stored: whoever takes the run up asks about the same.
+func TestHooks_AreAskedAboutWhatIsStored(t *testing.T) {
+	t.Parallel()
+	var w *world
+	stored := map[hob.HookEvent]string{}
+	look := func(_ context.Context, r hob.HookRequest) (hob.HookAnswer, error) {
+		run := runsOf(w)[0]
+		d := w.detail(run)
+		last := d.Messages[len(d.Messages)-1]
+		stored[r.Hook.Event] = fmt.Sprintf("%s %q", last.Role, last.Content)
+		for _, c := range d.Calls {
+			stored[r.Hook.Event] += fmt.Sprintf(", %s is %s %q", c.ID, c.Status, c.Result.Text)
+		}
+		return hob.HookAnswer{}, nil
+	}
+	var hooks []hob.Hook
+	for _, event := range []hob.HookEvent{hob.OnRunStart, hob.PreToolUse, hob.PostToolUse, hob.PreResponse} {
+		hooks = append(hooks, httpHook(event, "look"))
+	}
+	w, _ = hooked(t, once1, map[string]answerFunc{"look": look}, hooks, "once")
+	w.begin(nil)
+	w.wait(w.start("go", hob.RunOptions{}).ID)
+	got := `once got {"n":1}`
+	want := map[hob.HookEvent]string{
+		hob.OnRunStart: `user "go"`, hob.PreToolUse: `assistant "", c1 is planned ""`,
+		hob.PostToolUse: fmt.Sprintf(`assistant "", c1 is returned %q`, got), hob.PreResponse: fmt.Sprintf(`assistant "done", c1 is result %q`, got),
+	}
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Errorf("when hooks were asked the store had (-want +got):\n%s", diff)
+	}
+}
