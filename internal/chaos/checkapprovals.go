@@ -20,7 +20,7 @@ type approvalCounts struct {
 	late, lost                                int // decisions that came too late; answers that people did not get
 }
 
-// people is what is known of approvals outside of Hob, with what Hob shows of them.
+// peopleFound is what is known of approvals outside of Hob, with what Hob shows of them.
 type peopleFound struct {
 	asked     map[string]question
 	decisions map[string][]decision
@@ -43,7 +43,7 @@ func (c *crowd) check(ctx context.Context, f found) ([]verdict, approvalCounts, 
 	for _, one := range c.people {
 		p.names = append(p.names, one.name)
 	}
-	for _, m := range c.w.ledger.messages {
+	for _, m := range c.w.messages {
 		if len(m.runs) > 0 {
 			p.messages[m.runs[0]] = m
 		}
@@ -215,6 +215,17 @@ func (c *approvalChecker) late(a hob.Approval, d decision) {
 	}
 }
 
+// lastDecision is when the last decision about a run was made before a moment: calls of a step that may not be made side by
+// side wait for those before them.
+func (c *approvalChecker) lastDecision(run hob.RunID, before time.Time) (last time.Time) {
+	for _, a := range c.approvals {
+		if at := a.DecidedAt.Time; a.RunID == run && at.After(last) && !at.After(before) {
+			last = at
+		}
+	}
+	return last
+}
+
 // effects wants tools to have been called for what was approved alone, behind the approval, and to have acted once.
 func (c *approvalChecker) effects() int {
 	of := map[string][]hob.Approval{}
@@ -240,7 +251,7 @@ func (c *approvalChecker) effects() int {
 		case at.Before(a.DecidedAt.Time):
 			c.bad(onlyApproved, "the call %s reached %s %s before it was approved", k, act.tool, a.DecidedAt.Sub(at))
 		default:
-			c.took = append(c.took, at.Sub(a.DecidedAt.Time))
+			c.took = append(c.took, at.Sub(c.lastDecision(a.RunID, at)))
 		}
 		if act.effects > 1 {
 			c.bad(approvedOnce, "the call %s acted %d times", k, act.effects)

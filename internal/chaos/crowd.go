@@ -105,10 +105,11 @@ func gather(ctx context.Context, h *harness, f *fleet, w *stage, p crowdPlan) (*
 	return c, nil
 }
 
-// begin starts all runs that are to wait at once.
-func (c *crowd) begin(ctx context.Context) {
-	c.first = c.messages("wait", c.plan.waiting, patientPlan)
-	for _, m := range c.first {
+// begin starts the n-th part of the runs that are to wait at once.
+func (c *crowd) begin(ctx context.Context, n, parts int) {
+	more := c.messages(fmt.Sprintf("wait%d-", n), c.plan.waiting*(n+1)/parts-c.plan.waiting*n/parts, patientPlan)
+	c.first = append(c.first, more...)
+	for _, m := range more {
 		c.storm.group.Go(func() { c.storm.converse(ctx, c.h.chance(m.mark), m) })
 	}
 }
@@ -211,6 +212,7 @@ func (c *crowd) decideAll(ctx context.Context, n int) {
 		c.mu.Unlock()
 		switch {
 		case q.id != "":
+			pause(ctx, c.thought(q))
 			c.decide(ctx, n, q)
 		case over:
 			return
@@ -221,6 +223,11 @@ func (c *crowd) decideAll(ctx context.Context, n int) {
 			}
 		}
 	}
+}
+
+// thought is how long all people think about a question, so that they still decide at the same time.
+func (c *crowd) thought(q question) time.Duration {
+	return time.Duration(c.h.chance("think " + string(q.call)).Int64N(int64(c.plan.think) + 1))
 }
 
 // The shares of what people want.
@@ -277,7 +284,7 @@ func (c *crowd) decide(ctx context.Context, n int, q question) {
 func (c *crowd) messageOf(run hob.RunID) *message {
 	c.w.ledger.mu.Lock()
 	defer c.w.ledger.mu.Unlock()
-	for _, m := range c.w.ledger.messages {
+	for _, m := range c.w.messages {
 		if len(m.runs) > 0 && m.runs[0] == run {
 			return m
 		}

@@ -258,7 +258,7 @@ func decidedAtOnce(ctx context.Context, t *trial) ([]verdict, error) {
 		return nil, err
 	}
 	c.open(ctx)
-	c.begin(ctx)
+	c.begin(ctx, 0, 1)
 	if err := c.storm.wait(ctx, drillPatience+2*shortWait); err != nil {
 		w.fault(runsEnd, "%v", err)
 	}
