@@ -552,3 +552,23 @@ func TestApproval_ADecisionWhileTheRunEndsStands(t *testing.T) {
 	w.wantDid()
 	w.log(run.ID)
 }
+
+// A run that has asked somebody is not given up because its client leaves, also while another call is under way.
+func TestApproval_AClientMayLeaveAsSoonAsSomebodyWasAsked(t *testing.T) {
+	t.Parallel()
+	grace := 0.02
+	w, _ := hooked(t, "call#c0: hang {}\ncall#c1: once {\"n\":1}\n---\ntext: done\n", nil, []hob.Hook{about(approvalHook(hob.PreToolUse), "once")}, "hang", "once")
+	w.tools.hold, w.tools.came = make(chan struct{}), make(chan struct{}, 1)
+	w.limits.Grace = 20 * time.Millisecond
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{Tuning: hob.Tuning{GraceSeconds: &grace}})
+	w.readUntil(run.ID, 0, hob.EventApprovalRequested)
+	w.toolCame()
+	time.Sleep(200 * time.Millisecond)
+	close(w.tools.hold)
+	w.decide(w.rests(run.ID, 1)[0], true, "")
+	if got := w.ends(run.ID); got.Status != hob.Completed {
+		t.Errorf("it ended as %s (%s)", got.Status, got.Code)
+	}
+	w.wantDid("hang{}", `once{"n":1}`)
+}

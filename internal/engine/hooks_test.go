@@ -697,3 +697,24 @@ func TestHooks_AreAskedAboutWhatIsStored(t *testing.T) {
 		t.Errorf("when hooks were asked the store had (-want +got):\n%s", diff)
 	}
 }
+
+// What hooks have taken before a run laid itself down counts when it is taken up.
+func TestHooks_TheirTimeIsOfTheRunNotOfTheProcess(t *testing.T) {
+	t.Parallel()
+	slow := func(context.Context, hob.HookRequest) (hob.HookAnswer, error) {
+		time.Sleep(150 * time.Millisecond)
+		return hob.HookAnswer{}, nil
+	}
+	w, s := hooked(t, "text: done\n", map[string]answerFunc{"slow": slow},
+		[]hob.Hook{httpHook(hob.OnRunStart, "slow"), approvalHook(hob.OnRunStart), httpHook(hob.PreResponse, "see")})
+	w.limits.HookTime = 100 * time.Millisecond
+	w.begin(nil)
+	run := w.start("go", hob.RunOptions{})
+	w.decide(w.rests(run.ID, 1)[0], true, "")
+	w.ends(run.ID)
+	w.wantLines(run.ID, "OnRunStart http : allow succeeded", "OnRunStart approval : allow succeeded",
+		"PreResponse http : pass timed_out: the run's hooks have taken 100ms together, which is as long as they may")
+	if n := len(s.asked()); n != 1 {
+		t.Errorf("%d hooks were asked, want one", n)
+	}
+}
