@@ -137,7 +137,7 @@ func wantHeld(t *testing.T, log []hob.Event, may bool) {
 		if ev.Type == hob.EventHookResult {
 			decided = true
 		}
-		if strings.Contains(string(ev.Data), secret) && !(may && decided) {
+		if strings.Contains(string(ev.Data), secret) && (!may || !decided) {
 			t.Errorf("%s shows the answer: %s", ev.Type, ev.Data)
 		}
 		if strings.Contains(string(ev.Data), "Let me see.") && ev.Type == hob.EventContentDelta {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func (a *active) askHTTP(o *occasion, h *hook, r *hob.HookResultEvent) {
 func (e *Engine) callHook(ctx context.Context, r hob.HookRequest) (answer hob.HookAnswer, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			e.Log.Error("the sending to a hook met an internal fault", "hook", string(r.Hook.ID), "fault", v)
+			e.Log.Error("the sending to a hook met an internal fault", slog.String("hook", string(r.Hook.ID)), slog.Any("fault", v))
 			err = errors.New("an internal fault of the server")
 		}
 	}()

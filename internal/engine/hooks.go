@@ -296,7 +296,7 @@ func (a *active) hookResult(b *batch, r hob.HookResultEvent) {
 		r.EventHead = h
 		return r
 	})
-	action := ""
+	var action string
 	switch {
 	case r.Status == hob.HookFailed || r.Status == hob.HookTimedOut && r.HookType != hob.ApprovalHook:
 		a.e.hooksFailed.Add(1)

@@ -218,7 +218,7 @@ func (e *Engine) Grant(ctx context.Context, by hob.Principal, agent hob.Agent, a
 		return grant, nil
 	}
 	all, _, err := e.load(ctx, grant)
-	grant.WebSearch = grant.WebSearch && !(m.SearchAlone && mixed(all)) && !p.guardsSearch(all)
+	grant.WebSearch = grant.WebSearch && (!m.SearchAlone || !mixed(all)) && !p.guardsSearch(all)
 	return grant, err
 }
 

@@ -18,7 +18,7 @@ type ruleCache struct {
 // of compiles a list, nil where it is empty. The error is that of CompileRules.
 func (c *ruleCache) of(list []hob.Rule) (*Rules, error) {
 	if len(list) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // there are none
 	}
 	key := string(encodeFrame(list))
 	c.mu.Lock()
