@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"hob"
@@ -20,13 +19,24 @@ const (
 	maxAuditDetail = 4096 // bytes of the detail; of a longer one the size is kept alone
 )
 
-// The columns, first those that every entry gives.
-const (
-	auditPlain      = `workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, decision, detail, prev, hash`
-	auditPlainWidth = 14
-	auditColumns    = auditPlain + `, before, after, rule, request_id, address`
-	auditWidth      = 19
-)
+// auditColumns are the columns of an entry, but for the number of its row.
+const auditColumns = auditBare + `, action, kind, digest, decision, detail, before, after, rule, request_id, address`
+
+// auditBare are those that every entry gives.
+const auditBare = `workspace_id, place, at, actor, object, run_id, call_id, prev, hash`
+
+// auditTexts are the statements that insert entries. Of those that runs have by the dozen only what they tell is given: it is
+// the number of values that costs.
+type auditTexts struct{ full, intents, results *bulk }
+
+func newAuditTexts() auditTexts {
+	const call = `INSERT INTO audit (` + auditBare
+	return auditTexts{
+		full:    newBulk(`INSERT INTO audit (`+auditColumns+`)`, 19, ""),
+		intents: newBulkWith(call+`, digest, detail, action, kind, decision)`, 11, ", '"+intentAction+"', 'tool_call', ''", ""),
+		results: newBulkWith(call+`, decision, action, kind, digest, detail)`, 10, ", '"+resultAction+"', 'tool_call', '', ''", ""),
+	}
+}
 
 // note adds entries about what the write does, which are stored at its end, in the same transaction: where they cannot
 // be, nothing was done. An entry needs a workspace, an actor and an action; the rest is filled in.
@@ -94,42 +104,45 @@ func (s *DB) noting(ctx context.Context, fn func(context.Context, *tx) error, no
 	}
 }
 
-// insertNotes stores entries. Where one process alone writes, they are linked to their chains at once. Most tell nothing in
-// some columns, which are not given then: it is the number of values that costs. Where a statement is a journey to a
-// server, there is one.
+// insertNotes stores entries. Where one process alone writes, they are linked to their chains at once; elsewhere, where a
+// statement is a journey to a server, they are stored by one.
 func (s *DB) insertNotes(ctx context.Context, t *tx, notes []hob.AuditEntry) error {
-	one := t.chain == nil && slices.ContainsFunc(notes, func(e hob.AuditEntry) bool { return !short(&e) })
-	plain, full := make([]any, 0, auditPlainWidth*len(notes)), []any(nil)
+	var full, intents, results []any
 	for i := range notes {
 		e := &notes[i]
+		into := &full
 		if t.chain != nil {
 			if err := t.chain.append(ctx, t, e); err != nil {
 				return err
 			}
+			switch brief := e.Before+e.After+e.Rule+e.Request+e.Address == ""; {
+			case brief && e.Action == intentAction && e.Decision == "":
+				into = &intents
+			case brief && e.Action == resultAction && e.Digest == "" && e.Detail == nil:
+				into = &results
+			}
 		}
-		row := &full
-		if !one && short(e) {
-			row = &plain
-		}
-		*row = append(*row, string(e.Workspace), e.N, e.At.Micros(), e.Actor, e.Action, e.Kind, e.Object, string(e.Run), string(e.Call),
-			e.Digest, e.Decision, string(e.Detail), e.Prev, e.Hash)
-		if row == &full {
-			full = append(full, e.Before, e.After, e.Rule, e.Request, e.Address)
+		*into = append(*into, string(e.Workspace), e.N, e.At.Micros(), e.Actor, e.Object, string(e.Run), string(e.Call), e.Prev, e.Hash)
+		switch into {
+		case &intents:
+			intents = append(intents, e.Digest, string(e.Detail))
+		case &results:
+			results = append(results, e.Decision)
+		default:
+			full = append(full, e.Action, e.Kind, e.Digest, e.Decision, string(e.Detail), e.Before, e.After, e.Rule, e.Request, e.Address)
 		}
 	}
-	err := s.texts.auditPlain.insert(ctx, t, plain)
+	err := s.texts.audit.full.insert(ctx, t, full)
 	if err == nil {
-		err = s.texts.audit.insert(ctx, t, full)
+		err = s.texts.audit.intents.insert(ctx, t, intents)
+	}
+	if err == nil {
+		err = s.texts.audit.results.insert(ctx, t, results)
 	}
 	if err != nil && s.d.conflict(err) {
 		err = fmt.Errorf("%w: %w", errStale, err)
 	}
 	return hob.Wrap("write the audit log", err)
-}
-
-// short says whether an entry tells nothing in the columns that most do without.
-func short(e *hob.AuditEntry) bool {
-	return e.Before == "" && e.After == "" && e.Rule == "" && e.Request == "" && e.Address == ""
 }
 
 // errStale says that another process has gone on with a chain. What is remembered of its end is dropped with the

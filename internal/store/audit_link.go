@@ -19,7 +19,8 @@ const chainVersion = "hob-audit-1"
 // them, each as its length in bytes, a colon and its text. Only the number that the database gives rows is left out, which
 // a row does not keep when it moves to another database.
 func chainHash(e *hob.AuditEntry) string {
-	b := make([]byte, 0, 640)
+	var room [1024]byte // enough for most
+	b := room[:0]
 	add := func(s string) {
 		b = strconv.AppendInt(b, int64(len(s)), 10)
 		b = append(b, ':')

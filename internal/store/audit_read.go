@@ -11,8 +11,8 @@ import (
 func scanAudit(r row) (e hob.AuditEntry, err error) {
 	var at int64
 	var detail string
-	err = r.Scan(&e.Workspace, &e.N, &at, &e.Actor, &e.Action, &e.Kind, &e.Object, &e.Run, &e.Call, &e.Digest, &e.Decision, &detail,
-		&e.Prev, &e.Hash, &e.Before, &e.After, &e.Rule, &e.Request, &e.Address)
+	err = r.Scan(&e.Workspace, &e.N, &at, &e.Actor, &e.Object, &e.Run, &e.Call, &e.Prev, &e.Hash, &e.Action, &e.Kind, &e.Digest,
+		&e.Decision, &detail, &e.Before, &e.After, &e.Rule, &e.Request, &e.Address)
 	e.At = hob.FromMicros(at)
 	if detail != "" {
 		e.Detail = json.RawMessage(detail)

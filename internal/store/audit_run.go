@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strconv"
 
 	"hob"
@@ -15,6 +16,9 @@ func noteStart(t *tx, r hob.Run) {
 // noteStep notes what a step of a run tells: calls that are about to be carried out and their results, what hooks decided,
 // and the run's end. Each is an act of whoever started the run.
 func noteStep(t *tx, c hob.RunCommit, m place) {
+	if len(c.Calls) > 0 {
+		t.notes = slices.Grow(t.notes, len(c.Calls)+len(c.Audit)+1)
+	}
 	for i := range c.Calls {
 		if told := &c.Calls[i]; !toldLater(c.Calls[i+1:], told) {
 			noteCall(t, c.Run, m, told)
@@ -47,19 +51,25 @@ func toldLater(later []hob.CallState, c *hob.CallState) bool {
 	return false
 }
 
+// What a run tells of its calls.
+const (
+	intentAction = "tool_call.intent"
+	resultAction = "tool_call.result"
+)
+
 // noteCall notes a call that is about to be carried out, or its result. A result that no intent came before is a refusal.
 func noteCall(t *tx, run hob.RunID, m place, c *hob.CallState) {
 	e := hob.AuditEntry{Kind: "tool_call", Object: c.Name, Run: run, Call: c.ID}
 	switch c.Status {
 	case hob.CallIntent:
-		e.Action, e.Digest = "tool_call.intent", digest(object(c.Arguments))
+		e.Action, e.Digest = intentAction, digest(object(c.Arguments))
 		e.Detail = append(e.Detail, `{"attempt":`...)
 		e.Detail = strconv.AppendInt(e.Detail, int64(c.Attempt), 10)
 		e.Detail = append(e.Detail, `,"recovery":`...)
 		e.Detail = strconv.AppendQuote(e.Detail, string(c.Recovery)) // one of a few words
 		e.Detail = append(e.Detail, '}')
 	case hob.CallDone:
-		e.Action, e.Decision = "tool_call.result", hob.AuditOK
+		e.Action, e.Decision = resultAction, hob.AuditOK
 		switch {
 		case c.Attempt == 0:
 			e.Decision, e.Digest = hob.AuditRefused, digest(object(c.Arguments))

@@ -40,6 +40,7 @@ type batcher struct {
 	shared bool   // whether the last batch held more than one write
 	chain  chain  // the leader's too
 	keep   keepFunc
+	notes  []hob.AuditEntry // the leader's, as is
 
 	writes, commits, reruns atomic.Int64
 	largest                 atomic.Int64
@@ -249,8 +250,7 @@ func (b *batcher) together(batch []*job) bool {
 		answer(batch, unavailable(fmt.Errorf("begin a transaction: %w", err)))
 		return true
 	}
-	wrote := false
-	var notes []hob.AuditEntry
+	wrote, notes := false, b.notes[:0]
 	for _, j := range batch {
 		t := &tx{q: b.conn, chain: &b.chain}
 		j.err = attempt(ctx, j.fn, t)
@@ -263,6 +263,8 @@ func (b *batcher) together(batch []*job) bool {
 		notes = append(notes, t.notes...)
 	}
 	if len(notes) > 0 {
+		b.notes = notes
+		defer clear(notes)
 		if err := b.keep(ctx, &tx{q: b.conn, chain: &b.chain}, notes); err != nil {
 			b.rollback()
 			answer(batch, err)

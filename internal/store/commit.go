@@ -23,7 +23,8 @@ const (
 
 // texts are the statements that are put together from parts, made once so that each is prepared once.
 type texts struct {
-	events, messages, calls, usage, audit, auditPlain, links *bulk
+	events, messages, calls, usage, links *bulk
+	audit                                 auditTexts
 	// moves are the fenced updates that begin every commit: by the state the commit leaves the run in, "" for none, with
 	// and without events, with and without messages.
 	moves map[move]string
@@ -41,10 +42,9 @@ func newTexts() texts {
 		usage: newBulk(`INSERT INTO usage (workspace_id, started_by, agent_id, run_id, run_n, component, model, step, prompt_tokens,
 			completion_tokens, reasoning_tokens, cached_tokens, total_tokens, estimated, action, quantity, cost, unpriced,
 			created_at, tool)`, usageWidth, ""),
-		audit:      newBulk(`INSERT INTO audit (`+auditColumns+`)`, auditWidth, ""),
-		auditPlain: newBulk(`INSERT INTO audit (`+auditPlain+`)`, auditPlainWidth, ""),
-		links:      newLinks(),
-		moves:      newMoves(),
+		audit: newAuditTexts(),
+		links: newLinks(),
+		moves: newMoves(),
 	}
 }
 

@@ -159,9 +159,12 @@ type bulk struct {
 // bulkRows is how many rows one statement inserts at most.
 const bulkRows = 16
 
-func newBulk(head string, width int, tail string) *bulk {
+func newBulk(head string, width int, tail string) *bulk { return newBulkWith(head, width, "", tail) }
+
+// newBulkWith is newBulk for rows that have some values, as SQL, in common behind those that are given.
+func newBulkWith(head string, width int, common, tail string) *bulk {
 	b := &bulk{width: width}
-	line := "(" + strings.TrimSuffix(strings.Repeat("?, ", width), ", ") + ")"
+	line := "(" + strings.TrimSuffix(strings.Repeat("?, ", width), ", ") + common + ")"
 	for n := 1; n <= bulkRows; n++ {
 		b.texts[n] = head + " VALUES " + strings.TrimSuffix(strings.Repeat(line+", ", n), ", ") + tail
 	}

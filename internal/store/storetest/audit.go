@@ -47,12 +47,12 @@ func (w *world) tells(what string, got []string, want ...string) {
 func auditIsForAdmins(w *world) {
 	for _, by := range []hob.Principal{w.alice, w.key} {
 		_, err := w.s.Audit(w.ctx, by, hob.AuditFilter{})
-		w.refused(err, hob.Forbidden, "scope_missing")
+		_ = w.refused(err, hob.Forbidden, "scope_missing")
 	}
 	bound := w.boundTo(w.agent.ID)
 	bound.Scopes = []hob.Scope{hob.ScopeAdmin}
 	_, err := w.s.Audit(w.ctx, bound, hob.AuditFilter{})
-	w.refused(err, hob.Forbidden, "key_bound")
+	_ = w.refused(err, hob.Forbidden, "key_bound")
 	list, err := w.s.Audit(w.ctx, w.stranger, hob.AuditFilter{})
 	w.must(err)
 	same(w, "entries of another workspace", len(list), 0)
