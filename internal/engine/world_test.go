@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -55,12 +56,54 @@ func box(t *testing.T) *seal.Box {
 
 func openStore(t *testing.T) hob.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Box: box(t)})
+	files, err := fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := openIn(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// fresh gives the files of a new store. Making one takes far longer than to copy it.
+var fresh = sync.OnceValues(func() (map[string][]byte, error) {
+	dir, err := os.MkdirTemp("", "hob-fresh-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := openIn(context.Background(), dir)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := os.ReadDir(dir)
+	files := map[string][]byte{}
+	for _, f := range list {
+		if f.Type().IsRegular() && err == nil {
+			files[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name()))
+		}
+	}
+	return files, err
+})
+
+func openIn(ctx context.Context, dir string) (*store.DB, error) {
+	b, err := seal.Open(filepath.Join(dir, "seal.key"), "")
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(ctx, store.Config{Dir: dir, Box: b})
 }
 
 func scripted(t *testing.T) hob.ModelOpener {
