@@ -285,6 +285,8 @@ type HookResultEvent struct {
 	LatencyMS     int64           `json:"latency_ms"`
 	Message       string          `json:"message"`
 	ModifiedInput json.RawMessage `json:"modified_input,omitempty"` // the arguments from here on, where they were modified
+	InputDigest   string          `json:"input_digest,omitempty"`   // of an http hook before a call: of the arguments that it decided about, as ApprovalDigest
+	Again         bool            `json:"again,omitempty"`          // it was asked once more, because others changed the arguments: its own changes are not taken
 	DeliveryID    string          `json:"delivery_id,omitempty"`    // under which an http hook was asked
 	ApprovalID    string          `json:"approval_id,omitempty"`
 }

@@ -52,7 +52,9 @@ func (a *active) callsOf(written []hob.ModelCall) []hob.ToolCall {
 		if c.Name == "" {
 			c.Name = "unnamed"
 		}
-		c.Name = preview(c.Name, 64)
+		if c.Name = preview(c.Name, 64); c.Name != w.Name && a.plan.tools[c.Name] != nil { // a name that is like a tool's is none
+			c.Name = preview(c.Name, 63) + "_"
+		}
 		c.Arguments, c.Bad = parseCall(w.Arguments)
 		calls = append(calls, c)
 	}

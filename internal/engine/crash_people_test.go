@@ -184,12 +184,13 @@ func (c *trial) checkPeople(ctx context.Context, d hob.RunDetail, log []hob.Even
 // end to be told once where the run completed.
 func (c *trial) checkHooks(ctx context.Context, d hob.RunDetail, log []hob.Event) error {
 	type place struct {
-		url, event, call string
+		url, event, call, data string
 	}
 	bodies, deliveries := map[string]string{}, map[place]string{}
 	for _, r := range c.sent {
 		var b struct {
 			Event string
+			Data  json.RawMessage
 			Run   struct {
 				Run  hob.RunID `json:"run_id"`
 				Call string    `json:"call_id"`
@@ -201,7 +202,7 @@ func (c *trial) checkHooks(ctx context.Context, d hob.RunDetail, log []hob.Event
 		if b.Run.Run != d.Run.ID {
 			continue
 		}
-		at := place{string(r.Hook.ID), b.Event, b.Run.Call}
+		at := place{string(r.Hook.ID), b.Event, b.Run.Call, string(b.Data)}
 		if before, asked := deliveries[at]; asked && before != r.Delivery || bodies[r.Delivery] != "" && bodies[r.Delivery] != string(r.Body) {
 			return fmt.Errorf("a hook was asked at %v as %s with %s, after %s with %s", at, r.Delivery, r.Body, before, bodies[r.Delivery])
 		}
@@ -216,7 +217,7 @@ func (c *trial) checkHooks(ctx context.Context, d hob.RunDetail, log []hob.Event
 		if err := json.Unmarshal(ev.Data, &r); err != nil {
 			return err
 		}
-		key := fmt.Sprint(r.HookEvent, r.CallID, r.HookID, r.ApprovalID)
+		key := fmt.Sprint(r.HookEvent, r.CallID, r.HookID, r.ApprovalID, r.Again, r.InputDigest)
 		if decided[key] {
 			return fmt.Errorf("the hook %s decided twice: %s", r.HookID, ev.Data)
 		}

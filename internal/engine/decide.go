@@ -41,7 +41,7 @@ func (e *Engine) Decide(ctx context.Context, by hob.Principal, in DecideInput) (
 		f.Status = hob.ApprovalPending
 	}
 	page, err := e.Store.Approvals(ctx, by, f)
-	if err == nil && in.Call != "" && !slices.ContainsFunc(page.Items, in.means) { // what became of it is told
+	if err == nil && f.Status != "" && !slices.ContainsFunc(page.Items, in.means) { // what became of it is told
 		f.Status = ""
 		page, err = e.Store.Approvals(ctx, by, f)
 	}
@@ -96,8 +96,8 @@ func (in *DecideInput) pick(all []hob.Approval) (*hob.Approval, error) {
 			last = p
 		}
 	}
-	switch named := in.Approval != "" || in.Call != ""; {
-	case last == nil, len(open) == 0 && !named:
+	switch {
+	case last == nil:
 		return nil, hob.Errorf(hob.NotFound, "Run not found or not waiting for approval").WithCode(CodeApprovalNotFound)
 	case len(open) > 1:
 		return nil, hob.Errorf(hob.Invalid, "the run waits for %d approvals; name one with approval_id", len(open)).

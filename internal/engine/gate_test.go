@@ -293,3 +293,14 @@ func TestGate_APinnedArgumentIsLaidOverWhateverIsSent(t *testing.T) {
 		t.Errorf("the tool got %v", got)
 	}
 }
+
+// A name that only reads like a tool's once it is put into a form that providers take is no tool's.
+func TestGate_ANameThatIsLikeAToolsIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]any{"script": "call: with.dots {}\ncall: with_dots {}\n---\ntext: done"}, "with_dots")
+	w.begin(nil)
+	d := w.detail(w.wait(w.start("go", hob.RunOptions{}).ID))
+	if len(d.Calls) != 2 || d.Calls[0].Result.Text != "Error: Unknown tool 'with_dots_'" || d.Calls[1].Result.IsError || len(w.tools.calls()) != 1 {
+		t.Errorf("the calls are %+v", d.Calls)
+	}
+}

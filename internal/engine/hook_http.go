@@ -49,7 +49,14 @@ func deliveryID(parts ...string) string {
 
 // askHTTP sends an occasion to an http hook and reads its decision.
 func (a *active) askHTTP(o *occasion, h *hook, r *hob.HookResultEvent) {
-	r.DeliveryID = deliveryID(string(a.id), string(o.callID()), string(o.event), string(h.ID))
+	about := []string{string(a.id), string(o.callID()), string(o.event), string(h.ID)}
+	if o.again {
+		about = append(about, a.digest(o))
+	}
+	r.DeliveryID, r.Again = deliveryID(about...), o.again
+	if o.call != nil && o.event.Blocks() {
+		defer func() { r.InputDigest = a.digest(o) }()
+	}
 	limit, left := seconds(cmp.Or(h.Config.TimeoutSeconds, hob.DefaultHookSeconds)), a.hookTimeLeft()
 	switch {
 	case h.gone:
@@ -112,7 +119,7 @@ func (a *active) obey(o *occasion, h *hook, r *hob.HookResultEvent, answer hob.H
 		r.Action, r.Blocked, r.Message = hob.HookDeny, true, cmp.Or(r.Message, "Blocked by webhook")
 		return
 	}
-	if answer.ModifiedInput != nil && o.event.ModifiesInput() {
+	if answer.ModifiedInput != nil && o.event.ModifiesInput() && !o.again {
 		args, err := hob.ParseArguments(string(answer.ModifiedInput))
 		if err != nil {
 			h.fails(r, o, hob.HookFailed, "its modified_input is no JSON object of arguments: "+clean(err.Error()))

@@ -125,6 +125,7 @@ type occasion struct {
 	// tells of it.
 	changed bool
 	keep    func(b *batch)
+	again   bool // http hooks are asked once more, about what others changed
 }
 
 func (o *occasion) toolName() string {
@@ -166,6 +167,7 @@ type askKey struct {
 	event hob.HookEvent
 	call  hob.CallID
 	hook  hob.HookID
+	about string // digest of the arguments that it was asked about again, "" the first time
 }
 
 // recall takes what the log tells of a run that is taken up again.
@@ -186,13 +188,28 @@ func (k *asking) note(r hob.HookResultEvent) {
 	if k.done == nil {
 		k.done = map[askKey]hob.HookResultEvent{}
 	}
-	k.done[askKey{r.HookEvent, r.CallID, r.HookID}] = r
+	key := askKey{event: r.HookEvent, call: r.CallID, hook: r.HookID}
+	if r.Again {
+		key.about = r.InputDigest
+	}
+	k.done[key] = r
 }
 
 func (k *asking) known(o *occasion, h *hook) (hob.HookResultEvent, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, ok := k.done[askKey{o.event, o.callID(), h.ID}]
+	r, ok := k.done[askKey{event: o.event, call: o.callID(), hook: h.ID}]
+	return r, ok
+}
+
+// about gives what a hook decided about arguments of a digest, those that it made itself included.
+func (k *asking) about(o *occasion, h *hook, digest string) (hob.HookResultEvent, bool) {
+	if r, ok := k.known(o, h); ok && r.InputDigest == digest {
+		return r, true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok := k.done[askKey{o.event, o.callID(), h.ID, digest}]
 	return r, ok
 }
 
@@ -321,8 +338,8 @@ func ruleName(r hob.HookResultEvent) string {
 	return string(r.HookType)
 }
 
-// again judges arguments that were changed: they have to fit the schema, and the rules of the tool and of the hooks that
-// were asked before the change. nil: they do.
+// again judges arguments that were changed: they have to fit the schema, the rules of the tool, and the hooks that were asked
+// before the change. nil: they do.
 func (a *active) again(o *occasion) *hob.Result {
 	if faults := o.tool.schema.check(o.data); faults != "" {
 		return denial("Error: Input validation failed — " + faults)
@@ -337,14 +354,27 @@ func (a *active) again(o *occasion) *hob.Result {
 	return nil
 }
 
-// rejudge asks the rule hooks of an occasion whose arguments were changed.
+// rejudge asks the rule hooks of an occasion whose arguments were changed, and those http hooks that have not seen them as
+// they are: they may deny, but change nothing more, so that it comes to an end.
 func (a *active) rejudge(o *occasion) (why string, blocked bool) {
+	o.again = true
+	defer func() { o.again = false }()
+	digest := a.digest(o)
 	for _, h := range a.plan.hooks {
-		if h.Event != o.event || h.Type != hob.RuleHook || !h.Matches(o.toolName()) {
+		if h.Event != o.event || h.Type == hob.ApprovalHook || !h.Matches(o.toolName()) {
 			continue
 		}
-		if r := a.ask(o, h); r.Blocked {
+		r, known := a.asking.about(o, h, digest)
+		if !known {
+			r = a.ask(o, h)
+		}
+		switch {
+		case a.cause() != nil:
+			return "", false
+		case !known && (r.Blocked || h.Type == hob.HTTPHook):
 			a.tell(o, r)
+		}
+		if r.Blocked {
 			return r.Message, true
 		}
 	}

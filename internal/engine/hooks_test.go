@@ -86,7 +86,7 @@ func TestHooks_EachSeesWhatTheOnesBeforeItChanged(t *testing.T) {
 		saw = append(saw, fmt.Sprintf("%s %s %v %v", b["event"], b["tool_name"], b["data"], b["output"]))
 	}
 	want := []string{
-		"PreToolUse once map[n:1] <nil>", "PreToolUse once map[n:2] <nil>",
+		"PreToolUse once map[n:1] <nil>", "PreToolUse once map[n:2] <nil>", "PreToolUse once map[n:3] <nil>", // the first once more
 		`PostToolUse once map[n:3] once got {"n":3}`, "PostToolUse once map[n:3] one",
 		"PreResponse  map[] done", "PreResponse  map[] first",
 	}
@@ -285,6 +285,56 @@ func TestHooks_ChangedArgumentsAreJudgedAgain(t *testing.T) {
 				t.Errorf("%d calls were carried out", n)
 			}
 		})
+	}
+}
+
+// An http hook sees the arguments that are carried out, whoever changed them behind it: it may deny them then, and change
+// nothing more.
+func TestHooks_AreAskedAgainAboutWhatOthersChanged(t *testing.T) {
+	t.Parallel()
+	guard := func(_ context.Context, r hob.HookRequest) (hob.HookAnswer, error) {
+		switch {
+		case strings.Contains(string(r.Body), `{"n":7}`):
+			return hob.HookAnswer{Deny: true, Message: "not seven"}, nil
+		case strings.Contains(string(r.Body), `{"n":8}`):
+			return hob.HookAnswer{ModifiedInput: json.RawMessage(`{"n":9}`)}, nil
+		}
+		return hob.HookAnswer{}, nil
+	}
+	for name, c := range map[string]struct{ changed, result string }{
+		"it denies them":            {`{"n":7}`, "Error: Blocked by hook — not seven"},
+		"it would change them once": {`{"n":8}`, `once got {"n":8}`},
+		"it has nothing to say":     {`{"n":5}`, `once got {"n":5}`},
+	} {
+		for _, by := range []string{"a hook", "an approver"} {
+			t.Run(name+", by "+by, func(t *testing.T) {
+				t.Parallel()
+				hooks := []hob.Hook{httpHook(hob.PreToolUse, "guard"), approvalHook(hob.PreToolUse)}
+				if by == "a hook" {
+					hooks[1] = httpHook(hob.PreToolUse, "changes")
+				}
+				w, s := hooked(t, once1, map[string]answerFunc{"guard": guard, "changes": input(c.changed)}, hooks, "once")
+				w.begin(nil)
+				run := w.start("go", hob.RunOptions{})
+				if by == "an approver" {
+					w.decide(w.rests(run.ID, 1)[0], true, c.changed)
+				}
+				run = w.ends(run.ID)
+				if got := w.detail(run).Calls[0]; got.Result.Text != c.result || string(got.Arguments) != c.changed {
+					t.Errorf("the call is %s with %q, want %q", got.Arguments, got.Result.Text, c.result)
+				}
+				deliveries := map[string]bool{}
+				guards := 0
+				for _, r := range s.asked() {
+					if deliveries[r.Delivery] = true; r.URL == address("guard") {
+						guards++
+					}
+				}
+				if guards != 2 || len(deliveries) != len(s.asked()) {
+					t.Errorf("the guard was asked %d times, under %d deliveries of %d", guards, len(deliveries), len(s.asked()))
+				}
+			})
+		}
 	}
 }
 
