@@ -148,11 +148,13 @@ func peoplePlays() []play {
 
 func hangs(tool string) string { return "text: let me wait\ncall: " + tool + " {}\n---\ntext: done\n" }
 
+// rigs are how many stores trials are made on at the same time.
+const rigs = 6
+
 // TestCrash_EveryPoint lets a fault of every mode meet each operation of each play, and a second one each operation of
 // what follows the first. An operation is a call of the store, or a step of a call of a model or a tool.
 func TestCrash_EveryPoint(t *testing.T) {
 	t.Parallel()
-	const rigs = 6
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		every := 1
@@ -176,12 +178,7 @@ func TestCrash_EveryPoint(t *testing.T) {
 		}
 		e := newEnumeration(t, every)
 		for range rigs {
-			s, err := store.Open(t.Context(), store.Config{DSN: pgtest.URL(t), Box: box(t), MaxConns: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
-			e.rigs <- &rig{s, scripted(t)}
+			e.rigs <- &rig{openPostgres(t), scripted(t)}
 		}
 		e.run()
 	})
@@ -190,17 +187,39 @@ func TestCrash_EveryPoint(t *testing.T) {
 // TestCrash_HooksAndPeople does the same where hooks and people are asked.
 func TestCrash_HooksAndPeople(t *testing.T) {
 	t.Parallel()
-	every, each := 11, 1
-	if raced {
-		every, each = 31, 11
+	try := func(t *testing.T, each int, open func(*testing.T) hob.Store) {
+		t.Helper()
+		e := newEnumeration(t, 11)
+		e.plays, e.meets, e.sees = peoplePlays(), "StartRun Commit Claim Decide hook_call tool_call", "Load Hooks Approvals RequestCancel"
+		if e.each = each; raced {
+			e.each = 11
+		}
+		for range rigs {
+			e.rigs <- &rig{open(t), scripted(t)}
+		}
+		e.run()
 	}
-	e := newEnumeration(t, every)
-	e.each = each
-	e.plays, e.meets, e.sees = peoplePlays(), "StartRun Commit Claim Decide hook_call tool_call", "Load Hooks Approvals RequestCancel"
-	for range 6 {
-		e.rigs <- &rig{openStore(t), scripted(t)}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		try(t, 1, openStore)
+	})
+	if testing.Short() || raced { // the recoveries are the engine's, see above
+		return
 	}
-	e.run()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		try(t, 5, openPostgres)
+	})
+}
+
+func openPostgres(t *testing.T) hob.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{DSN: pgtest.URL(t), Box: box(t), MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // maxViolations ends the search.
