@@ -67,7 +67,7 @@ func newRowStage(t *testing.T, database string) *rowStage {
 		"HOB_EGRESS_ALLOW": strings.TrimPrefix(tools.URL, "http://") + "," + strings.TrimPrefix(models.URL, "http://"),
 	}
 	if database != "" {
-		env["HOB_DATABASE"] = database
+		env["HOB_DATABASE_URL"] = database
 	}
 	s.c = install(t, env).serve().client()
 	return s
