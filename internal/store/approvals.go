@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"hob"
@@ -128,15 +129,49 @@ func (s *DB) Approvals(ctx context.Context, by hob.Principal, f hob.ApprovalFilt
 	}
 	limit, offset := window(f.Limit, f.Offset)
 	page.Items, err = many(ctx, t, scanApproval, approvalQuery+w.String()+` ORDER BY a.n LIMIT ? OFFSET ?`, append(w.args, limit, offset)...)
-	for i := range page.Items {
-		judge(by, &page.Items[i])
+	if err != nil {
+		return page, hob.Wrap("list approvals", err)
 	}
-	return page, hob.Wrap("list approvals", err)
+	var made makers
+	for i := range page.Items {
+		a := &page.Items[i]
+		if a.Status != hob.ApprovalPending || hob.MayDecide(by, a) != nil {
+			continue
+		}
+		own, err := made.hasRequester(ctx, t, by, a)
+		if err != nil {
+			return page, err
+		}
+		a.CanDecide = !own
+	}
+	return page, nil
 }
 
-// judge says whether a principal may decide an approval now.
-func judge(by hob.Principal, a *hob.Approval) {
-	a.CanDecide = a.Status == hob.ApprovalPending && hob.MayDecide(by, a) == nil
+// maxMakers is how far it is looked who made the key that made a key.
+const maxMakers = 32
+
+// makers are who made a principal's key, who made theirs, and so on, read once they are needed.
+type makers struct {
+	read bool
+	list []string
+}
+
+// hasRequester says whether the principal's key comes of whoever started the run of an approval that needs four eyes: a
+// second key in the same hand is no second pair. Keys that requester and approver were both given by somebody else are two.
+func (m *makers) hasRequester(ctx context.Context, t *tx, by hob.Principal, a *hob.Approval) (_ bool, err error) {
+	if !a.FourEyes || by.Kind != hob.KeyPrincipal && by.Kind != hob.ServicePrincipal {
+		return false, nil
+	}
+	if !m.read {
+		m.read = true
+		m.list, err = many(ctx, t, scanText, `WITH RECURSIVE made (maker, depth) AS (
+				SELECT created_by, 1 FROM keys WHERE workspace_id = ? AND id = ?
+				UNION ALL
+				SELECT k.created_by, depth + 1 FROM made JOIN keys k ON k.id = substr(maker, 5)
+				WHERE maker LIKE 'key:%' AND k.workspace_id = ? AND depth < ?)
+			SELECT maker FROM made`, string(by.Workspace), by.ID, string(by.Workspace), int64(maxMakers))
+	}
+	return slices.Contains(m.list, a.RequestedBy), hob.Wrap("look who made a key", err)
 }
 
 // approvalsFilter is the rule of hob.MaySee with what else narrows a list.
@@ -249,6 +284,13 @@ func decidable(ctx context.Context, t *tx, by hob.Principal, d hob.Decision) (he
 	}
 	if err := hob.MayDecide(by, &a); err != nil {
 		return run, a, err
+	}
+	switch own, err := new(makers).hasRequester(ctx, t, by, &a); {
+	case err != nil:
+		return run, a, err
+	case own:
+		return run, a, hob.Errorf(hob.Forbidden, "this approval needs somebody else than who started the run, and who started it made your key").
+			WithCode("four_eyes")
 	}
 	if a.Status == hob.ApprovalPending && (run.cancel != "" || run.status.Final()) {
 		a.Status = hob.ApprovalCancelled

@@ -14,15 +14,16 @@ import (
 
 func approvalCases() map[string]func(*world) {
 	return map[string]func(*world){
-		"ApprovalsAreKeptWhole":                    approvalsKept,
-		"ApprovalsAreListedForThoseWhoMaySeeThem":  approvalsSeen,
-		"ApprovalsListIsNarrowed":                  approvalsNarrowed,
-		"ADecisionIsMadeOnce":                      decidedOnce,
-		"ADecisionIsForThoseWhoAreAsked":           decidedByApprovers,
-		"AnApprovalExpiresByItself":                approvalExpires,
-		"TheRunsCommitsSayWhatBecameOfAnApproval":  approvalSettled,
-		"WhatAnEndedRunAskedIsCancelled":           approvalsCancelled,
-		"OneOfManyDecisionsAtTheSameTimeIsTheOnly": decisionsAtOnce,
+		"ApprovalsAreKeptWhole":                      approvalsKept,
+		"ApprovalsAreListedForThoseWhoMaySeeThem":    approvalsSeen,
+		"ApprovalsListIsNarrowed":                    approvalsNarrowed,
+		"ADecisionIsMadeOnce":                        decidedOnce,
+		"ADecisionIsForThoseWhoAreAsked":             decidedByApprovers,
+		"AKeyOfTheRequestersOwnIsNoSecondPairOfEyes": decidedByAnotherHand,
+		"AnApprovalExpiresByItself":                  approvalExpires,
+		"TheRunsCommitsSayWhatBecameOfAnApproval":    approvalSettled,
+		"WhatAnEndedRunAskedIsCancelled":             approvalsCancelled,
+		"OneOfManyDecisionsAtTheSameTimeIsTheOnly":   decisionsAtOnce,
 	}
 }
 
