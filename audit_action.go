@@ -68,6 +68,8 @@ func AuditActions() []AuditAction {
 		{"run.release", "run", "its id", "it was held by a restore and may go on"},
 		{"tool_call.intent", "tool_call", "the tool", "before it is carried out; the digest is that of the arguments, the detail has how it recovers"},
 		{"tool_call.result", "tool_call", "the tool", "the decision is ok, error, unknown or refused; what was refused was never carried out"},
+		{"tool_test.intent", "tool_test", "the tool", "a call of the test console, before it is carried out; the digest is that of the arguments, the detail has agent, tool reference and whether it is a dry run, which has no result"},
+		{"tool_test.result", "tool_test", "the tool", "the decision is ok, error, unknown or refused; what was refused was never carried out"},
 		{"approval.request", "approval", "its id", "the rule is the hook that asks, the digest that of the arguments"},
 		{"approval.decide", "approval", "its id", "by whom, approved or denied; after_digest is that of other arguments than those asked for"},
 		{"approval.expire", "approval", "its id", ""},

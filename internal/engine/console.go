@@ -15,7 +15,8 @@ import (
 )
 
 // The test console carries out one call of one tool, outside of any run: an administrator sees what a tool does before an
-// agent is given it. The call goes through the gate as a run's does; nothing of it is kept but its lines in the ledger.
+// agent is given it. The call goes through the gate as a run's does; nothing of it is kept but its lines in the ledger and in the
+// audit log.
 
 // Codes of refusals, for programs.
 const (
@@ -49,12 +50,12 @@ type Tried struct {
 }
 
 // Try makes a call for a principal. Where the tool refuses it or fails, that is its result. Tools that are switched off can
-// be tried, with a warning. The call goes on to its end when ctx ends: what it does is counted.
+// be tried, with a warning. The call goes on to its end when ctx ends: what it does is counted. The audit log tells of it.
 //
 // Errors: Forbidden without admin rights on tools, NotFound for a tool or agent that is not there, Invalid where the agent
 // does not have the tool and for a dry run of a tool without a preview (no_preview), Conflict where the tool cannot be
 // loaded (tool_unavailable), RateLimited where the workspace makes as many calls as it may, Unavailable when the process is
-// ending.
+// ending. A call that cannot be noted in the audit log is not made: the error is the store's.
 func (e *Engine) Try(ctx context.Context, by hob.Principal, in Trial) (Tried, error) {
 	if err := hob.Can(by, hob.ScopeAdmin, hob.Object{Kind: hob.ToolObject, Workspace: by.Workspace}); err != nil {
 		return Tried{}, err
@@ -83,7 +84,9 @@ func (e *Engine) Try(ctx context.Context, by hob.Principal, in Trial) (Tried, er
 	}
 	d := deed{tool: t, call: trialCall(by, in, t), most: k.resultChars, limit: e.Limits.TrialTime}
 	out := Tried{Warnings: append(warnings, more...)}
-	e.pass(ctx, in, d, &out)
+	if err := e.pass(ctx, in, d, &out); err != nil {
+		return Tried{}, err
+	}
 	out.Warnings = append(out.Warnings, e.book(ctx, by, g.Agent.ID, out)...)
 	e.Log.Info("a tool was tried", slog.String("workspace", string(by.Workspace)), slog.String("by", string(by.Kind)+":"+by.ID),
 		slog.String("tool", t.spec.Name), slog.String("ref", t.spec.Ref), slog.String("agent", string(g.Agent.ID)),
@@ -203,8 +206,9 @@ func trialCall(by hob.Principal, in Trial, t *tool) hob.Call {
 	return c
 }
 
-// pass takes a call through the gate.
-func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
+// pass takes a call through the gate. It is noted before it is carried out, and what came of it; with an error it was not
+// carried out.
+func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) error {
 	t := newTrace()
 	began := t.at
 	defer func() { out.Call, out.Trace, out.Took = d.call, t.passages, monotonic().Sub(began) }()
@@ -213,7 +217,11 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 	c := &entrant{name: d.call.Name, tool: d.tool, standing: hob.Offered, bad: bad, args: d.call.Arguments}
 	if r := c.check(t); r != nil {
 		out.Result = *r
-		return
+		out.Warnings = append(out.Warnings, e.noteTried(ctx, in, d, hob.AuditRefused)...)
+		return nil
+	}
+	if err := e.noteTrial(ctx, in, d, "tool_test.intent", ""); err != nil {
+		return err
 	}
 	t.skip("hooks are asked in runs", StagePreToolUse, StageOnDelegation)
 	if in.DryRun {
@@ -221,11 +229,11 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 		out.Preview, out.Result = e.preview(ctx, d)
 		if out.Result.IsError {
 			t.note(StageResult, Refused, "the tool cannot show what this call would change")
-			return
+			return nil
 		}
 		t.pass(StageResult, "the tool's preview")
 		t.skip("a dry run changes nothing", StagePostToolUse, StageCap)
-		return
+		return nil
 	}
 	t.skip("there is no run that could be taken up again", StageIntent)
 	r, cut := e.perform(ctx, d, t)
@@ -243,6 +251,15 @@ func (e *Engine) pass(ctx context.Context, in Trial, d deed, out *Tried) {
 		r.Action = ""
 	}
 	out.Result = r
+	decision := hob.AuditOK
+	switch {
+	case r.Unknown:
+		decision = hob.AuditUnknown
+	case r.IsError:
+		decision = hob.AuditError
+	}
+	out.Warnings = append(out.Warnings, e.noteTried(ctx, in, d, decision)...)
+	return nil
 }
 
 // preview asks what a call would change. It is not counted.

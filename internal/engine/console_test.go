@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,6 +208,79 @@ func TestConsole_ADryRunChangesNothing(t *testing.T) {
 	}
 	if len(w.tools.calls()) != 0 || len(w.books()) != 0 {
 		t.Errorf("%d calls were carried out, on the books are %v", len(w.tools.calls()), w.books())
+	}
+}
+
+// trials is what the audit log tells of calls of the console, a line each.
+func (w *world) trials() []string {
+	w.t.Helper()
+	list, err := w.store.Audit(w.t.Context(), w.by, hob.AuditFilter{Kind: "tool_test"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := []string{}
+	for _, e := range list {
+		if e.Actor != w.by.Name() || e.Call == "" {
+			w.t.Errorf("%+v", e)
+		}
+		out = append(out, strings.Join([]string{e.Action, e.Object, e.Digest, e.Decision, string(e.Detail)}, " "))
+	}
+	return out
+}
+
+func TestConsole_TheAuditLogTellsOfCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, "read")
+	w.begin(nil)
+	w.try(engine.Trial{Builtin: "read", Arguments: `{"n":1}`, Agent: w.agent.ID})
+	w.try(engine.Trial{Builtin: "fail", Arguments: `{}`})
+	w.try(engine.Trial{Builtin: "read", Arguments: `{"n":"x"}`})
+	w.try(engine.Trial{Builtin: "shown", Arguments: `{"n":3}`, DryRun: true})
+	line := func(action, tool, args, decision, agent string, dry bool) string {
+		return fmt.Sprintf(`%s %s %x %s {"agent_id":"%s","dry_run":%t,"ref":"builtin:%[2]s"}`, action, tool, sha256.Sum256([]byte(args)), decision, agent, dry)
+	}
+	agent := string(w.agent.ID)
+	if diff := cmp.Diff([]string{
+		line("tool_test.intent", "read", `{"n":1}`, "", agent, false),
+		line("tool_test.result", "read", `{"n":1}`, "ok", agent, false),
+		line("tool_test.intent", "fail", `{}`, "", "", false),
+		line("tool_test.result", "fail", `{}`, "error", "", false),
+		line("tool_test.result", "read", `{"n":"x"}`, "refused", "", false),
+		line("tool_test.intent", "shown", `{"n":3}`, "", "", true),
+	}, w.trials()); diff != "" {
+		t.Errorf("-want +noted:\n%s", diff)
+	}
+}
+
+// mutedStore cannot write audit entries of some action.
+type mutedStore struct {
+	hob.Store
+	action string
+}
+
+func (s mutedStore) NoteAudit(ctx context.Context, by hob.Principal, a hob.AuditEntry) error {
+	if a.Action == s.action {
+		return errDeaf
+	}
+	return s.Store.NoteAudit(ctx, by, a)
+}
+
+func TestConsole_WhatCannotBeNotedIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.begin(func(s hob.Store) hob.Store { return mutedStore{s, "tool_test.intent"} })
+	for _, in := range []engine.Trial{{Builtin: "read", Arguments: "{}"}, {Builtin: "shown", Arguments: `{"n":3}`, DryRun: true}} {
+		if got, err := w.engine.Try(t.Context(), w.by, in); !errors.Is(err, errDeaf) || got.Preview != nil {
+			t.Errorf("%s: %+v, %v", in.Builtin, got, err)
+		}
+	}
+	if len(w.tools.calls()) != 0 || len(w.books()) != 0 {
+		t.Errorf("%d calls were carried out, on the books are %v", len(w.tools.calls()), w.books())
+	}
+	w.stop()
+	w.begin(func(s hob.Store) hob.Store { return mutedStore{s, "tool_test.result"} }) // it was made: that is told
+	if got := w.try(engine.Trial{Builtin: "read", Arguments: "{}"}); got.Result.IsError || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "audit log") {
+		t.Errorf("%+v", got)
 	}
 }
 
