@@ -120,34 +120,47 @@ func newLinks() *bulk {
 // linkGroupNow links the oldest entries that are not linked, one process at a time, and says how many.
 func (s *DB) linkGroupNow(ctx context.Context) (n int, err error) {
 	err = s.write(ctx, "link the audit log", func(ctx context.Context, t *tx) error {
-		if s.d.alone != "" {
-			if _, err := one(ctx, t, scanInt, s.d.alone, auditLock); err != nil {
-				return fmt.Errorf("wait for who links: %w", err)
-			}
+		if _, err := one(ctx, t, scanInt, s.d.alone, auditLock); err != nil {
+			return fmt.Errorf("wait for who links: %w", err)
 		}
-		list, err := many(ctx, t, func(r row) (e looseEntry, err error) {
-			e.AuditEntry, err = scanAudit(behindFirst{r, &e.n})
-			return e, err
-		}, `SELECT n, `+auditColumns+` FROM audit WHERE place = 0 AND n > 0 ORDER BY n LIMIT ?`, int64(linkGroup))
-		if err != nil {
-			return err
-		}
-		c := t.chain
-		if c == nil {
-			c = &chain{}
-		}
-		args := make([]any, 0, 4*len(list))
-		for i := range list {
-			e := &list[i]
-			if err := c.append(ctx, t, &e.AuditEntry); err != nil {
-				return err
-			}
-			args = append(args, strconv.FormatInt(e.n, 10), strconv.FormatInt(e.N, 10), e.Prev, e.Hash)
-		}
-		n = len(list)
-		return s.texts.links.insert(ctx, t, args)
+		n, err = linkOldest(ctx, t, s.texts.links, &chain{})
+		return err
 	})
 	return n, err
+}
+
+// linkOldest links a group of entries that are not linked, and says how many.
+func linkOldest(ctx context.Context, t *tx, links *bulk, c *chain) (int, error) {
+	list, err := many(ctx, t, func(r row) (e looseEntry, err error) {
+		e.AuditEntry, err = scanAudit(behindFirst{r, &e.n})
+		return e, err
+	}, `SELECT n, `+auditColumns+` FROM audit WHERE place = 0 AND n > 0 ORDER BY n LIMIT ?`, int64(linkGroup))
+	if err != nil {
+		return 0, err
+	}
+	args := make([]any, 0, 4*len(list))
+	for i := range list {
+		e := &list[i]
+		if err := c.append(ctx, t, &e.AuditEntry); err != nil {
+			return 0, err
+		}
+		args = append(args, strconv.FormatInt(e.n, 10), strconv.FormatInt(e.N, 10), e.Prev, e.Hash)
+	}
+	return len(list), links.insert(ctx, t, args)
+}
+
+// linkLoaded links what a load brought from a database where entries are linked later, in the transaction of the load: where
+// they are linked as they are written, an entry without a link that is found afterwards was put there by somebody else.
+func (l *link) linkLoaded(ctx context.Context) error {
+	if l.d.alone != "" {
+		return nil
+	}
+	links, c := newLinks(), &chain{}
+	for {
+		if n, err := linkOldest(ctx, &l.tx, links, c); err != nil || n == 0 {
+			return hob.Wrap("link the audit log", err)
+		}
+	}
 }
 
 // behindFirst scans a row whose first column goes elsewhere.
@@ -158,8 +171,11 @@ type behindFirst struct {
 
 func (r behindFirst) Scan(dest ...any) error { return r.row.Scan(append([]any{r.first}, dest...)...) }
 
-// linkLoose links all entries that are not linked yet.
+// linkLoose links all entries that are not linked yet, where that is done after they are written.
 func (s *DB) linkLoose(ctx context.Context) error {
+	if s.d.alone == "" {
+		return nil
+	}
 	for {
 		ctx, t := s.lookUp(ctx)
 		_, err := one(ctx, t, scanInt, `SELECT n FROM audit WHERE place = 0 AND n > 0 LIMIT 1`)

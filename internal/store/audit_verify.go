@@ -119,7 +119,8 @@ type AuditBreak struct {
 	What  string `json:"what"`
 }
 
-// chains counts the entries of every workspace. What has a place that is none breaks its chain.
+// chains counts the entries of every workspace. What has a place that is none breaks its chain, and so does what is not
+// linked where entries are linked as they are written.
 func (a *AuditLog) chains(ctx context.Context) ([]AuditChain, error) {
 	list, err := many(ctx, &a.link.tx, func(r row) (c AuditChain, err error) {
 		var none int64
@@ -127,6 +128,9 @@ func (a *AuditLog) chains(ctx context.Context) ([]AuditChain, error) {
 			c.Broken = &AuditBreak{What: fmt.Sprintf("there are entries whose place is no place: %d", none)}
 		}
 		c.Loose = c.Entries - c.Linked - none
+		if c.Loose > 0 && a.link.d.alone == "" && c.Broken == nil {
+			c.Broken = &AuditBreak{What: fmt.Sprintf("there are entries that were not written by Hob, which links what it writes here at once: %d", c.Loose)}
+		}
 		return c, err
 	}, `SELECT workspace_id, count(*), count(CASE WHEN place > 0 THEN 1 END), count(CASE WHEN place < 0 THEN 1 END)
 		FROM audit GROUP BY workspace_id ORDER BY workspace_id`)
@@ -142,6 +146,8 @@ func (a *AuditLog) Verify(ctx context.Context, expect string) ([]AuditChain, err
 	}
 	for i := range list {
 		c := &list[i]
+		stray := c.Broken
+		c.Broken = nil // how far it holds is told all the same
 		for e, err := range a.entries(ctx, ` WHERE workspace_id = ? AND place > 0 ORDER BY place, n`, string(c.Workspace)) {
 			if err != nil {
 				return nil, err
@@ -149,6 +155,9 @@ func (a *AuditLog) Verify(ctx context.Context, expect string) ([]AuditChain, err
 			if c.follow(&e, expect); c.Broken != nil {
 				break
 			}
+		}
+		if stray != nil {
+			c.Broken = stray
 		}
 	}
 	return list, nil

@@ -370,6 +370,9 @@ func TestLoad_OnlyIntoAnEmptyDatabase(t *testing.T) {
 		into.Box = b
 		db := open(t, into)
 		agentOf(t, db, "somebody's")
+		if _, err := db.Audit(t.Context(), system(), hob.AuditFilter{}); err != nil { // which links what it noted
+			t.Fatal(err)
+		}
 		before := drain(t, into)
 		d := dump(t, c)
 		_, err := store.Load(t.Context(), into, store.Loading{Shape: d.Shape(), Chunks: d.Chunks(t.Context())})

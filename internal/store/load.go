@@ -100,6 +100,9 @@ func (l *link) load(ctx context.Context, in Loading, known []migration) (Loaded,
 	if err := l.d.apply(ctx, &l.tx, known, in.Shape.Schema, now); err != nil {
 		return Loaded{}, err
 	}
+	if err := l.linkLoaded(ctx); err != nil {
+		return Loaded{}, err
+	}
 	// Whoever held a lease held it in the other database.
 	if out.Unfinished, err = l.exec(ctx, `UPDATE runs SET lease_owner = '', lease_until = 0, held = CASE WHEN ? = 1 THEN 1 ELSE held END
 		WHERE completed_at = 0`, flag(in.Hold)); err != nil {

@@ -101,8 +101,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if s.d.alone != "" {
 		s.linker = newLinker(s.linkLoose)
 		s.linker.wake() // a process that ended may have left some
-	} else if err = s.linkLoose(ctx); err != nil { // brought along from a database where entries are linked later
-		return nil, errors.Join(fmt.Errorf("open the store: %w", err), s.Close())
 	}
 	return s, nil
 }
