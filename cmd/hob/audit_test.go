@@ -142,6 +142,16 @@ func TestAudit_IsVerifiedWhileTheServerRunsAndFindsWhatWasTamperedWith(t *testin
 			fails("the chain of default is broken at place 3: it does not have the hash of its content")
 			tamper(t, in, `DELETE FROM audit WHERE place = 2`)
 			fails("the entry 2 is missing")
+			if database == "" { // entries are linked as they are written, and a server does not link what others put there
+				tamper(t, there, `INSERT INTO audit (workspace_id, place, at, actor, action, kind, object, run_id, call_id, digest, decision, detail,
+					prev, hash) VALUES ('default', 0, 1, 'user:nobody', 'key.create', 'key', 'k', '', '', '', '', '', '', '')`)
+				there.serve().stop()
+				out := there.run("audit", "verify")
+				if out.code != 1 {
+					t.Errorf("exit code %d of a log with an entry that was put there, want 1", out.code)
+				}
+				mustContain(t, "the error", out.stderr, "not written by Hob")
+			}
 		})
 	}
 }
