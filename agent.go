@@ -94,7 +94,7 @@ type Tuning struct {
 	MaxCost           *float64        `json:"max_cost,omitempty" jsonschema:"budget of the run: US dollars, above 0; the model's price must be known"`
 	MaxSeconds        *float64        `json:"max_seconds,omitempty" jsonschema:"budget of the run: seconds after which it comes to an answer, above 0; unlike timeout_seconds, which cancels it"`
 	MaxToolCalls      *int            `json:"max_tool_calls,omitempty" jsonschema:"budget of the run: tool calls carried out, at least 0"`
-	ResponseBuffering Buffering       `json:"response_buffering,omitempty" jsonschema:"hold: the text of an answer is shown once PreResponse hooks have decided about it; stream (default): as it comes"`
+	ResponseBuffering Buffering       `json:"response_buffering,omitempty" jsonschema:"hold: the text of an answer is shown once PreResponse hooks have decided about it, whatever a run asks for; stream (default): as it comes"`
 	GraceSeconds      *float64        `json:"disconnect_grace_seconds,omitempty" jsonschema:"how long such a run waits for a reader to come back, 0 to 3600; 15 where absent"`
 }
 
@@ -191,7 +191,7 @@ func (t Tuning) Over(base Tuning) Tuning {
 	if t.OnDisconnect != "" {
 		out.OnDisconnect = t.OnDisconnect
 	}
-	if t.ResponseBuffering != "" {
+	if t.ResponseBuffering != "" && base.ResponseBuffering != BufferHold { // a run may hold back more, never less
 		out.ResponseBuffering = t.ResponseBuffering
 	}
 	if t.GraceSeconds != nil {

@@ -34,7 +34,7 @@ type Approval struct {
 	CallID     CallID          `json:"call_id"`           // "" where the event is not about a call
 	ToolName   string          `json:"tool_name"`         // the same
 	ToolInput  json.RawMessage `json:"tool_input"`        // the arguments; of OnRunStart the message, else {}
-	Output     string          `json:"output,omitempty"`  // of PreResponse: the answer
+	Output     string          `json:"output,omitempty"`  // of PreResponse: the answer, for those who may decide about it
 	Preview    json.RawMessage `json:"preview,omitempty"` // what the call would change, where its tool can tell
 	Digest     string          `json:"input_digest"`      // of run, call, tool and arguments; see ApprovalDigest
 	Message    string          `json:"message"`

@@ -37,6 +37,9 @@ func asRecord(d hob.RunDetail) hob.RunRecord {
 		Warnings: []string{}, Events: make([]json.RawMessage, 0, len(d.Events)), ToolCalls: make([]hob.CallRecord, 0, len(d.Calls)),
 	}
 	for i, m := range d.Messages {
+		if undecided(r, m) {
+			continue
+		}
 		if m.Reasoning != nil { // the signed artefact is between the server and the provider
 			m.Reasoning = &hob.Reasoning{Provider: m.Reasoning.Provider, Text: m.Reasoning.Text}
 		}
@@ -60,6 +63,11 @@ func asRecord(d hob.RunDetail) hob.RunRecord {
 	}
 	rec.ReasoningSteps = reasoning(d)
 	return rec
+}
+
+// undecided says whether a message is an answer that is none yet: hooks may still change it or hold it back.
+func undecided(r hob.Run, m hob.Message) bool {
+	return !r.Status.Final() && m.Role == hob.RoleAssistant && len(m.Calls) == 0
 }
 
 // reasoning gathers the steps that thought or called something, in order.

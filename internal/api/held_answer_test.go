@@ -1,0 +1,51 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"hob"
+)
+
+// An answer that is held back is nowhere to be read but for those who decide about it: not before, and not once it is refused.
+func TestApprovals_AnAnswerThatIsHeldBackIsForTheApproversAlone(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	me := user(t, "me")
+	agent := "/api/agents/" + string(w.agent("fixed"))
+	as[map[string]any](t, w.do(ask{"PATCH", agent, w.service, `{"settings":{"response_buffering":"hold"}}`, nil}), 200)
+	as[map[string]any](t, w.do(ask{"POST", agent + "/hooks", w.service,
+		`{"event":"PreResponse","type":"approval","config":{"approvers":["admins"]}}`, nil}), 201)
+	answer := w.do(ask{"POST", agent + "/run", me, `{"message":"hi","response_buffering":"stream"}`, nil})
+	r := as[hob.RunResult](t, answer, 200)
+	if r.Status != hob.AwaitingApproval || len(r.Approvals) != 1 {
+		t.Fatalf("the run is %+v", r)
+	}
+	a := as[hob.Approval](t, w.do(ask{"GET", "/api/approvals/" + r.Approvals[0].ApprovalID, w.service, "", nil}), 200)
+	if a.Output == "" {
+		t.Fatalf("who decides sees %+v", a)
+	}
+	unseen := func(when string) {
+		t.Helper()
+		for _, path := range []string{
+			"/api/agents/runs/" + string(r.RunID), "/api/sessions/" + string(r.SessionID) + "/runs", "/api/sessions/" + string(r.SessionID) + "/messages",
+			"/api/agents/runs/" + string(r.RunID) + "/approvals", "/api/approvals", "/api/approvals/" + a.ApprovalID,
+		} {
+			if got := w.do(ask{"GET", path, me, "", nil}); got.status != 200 || strings.Contains(string(got.body), a.Output) {
+				t.Errorf("%s, GET %s: %d %s", when, path, got.status, got.body)
+			}
+		}
+	}
+	if strings.Contains(string(answer.body), a.Output) {
+		t.Errorf("the answer tells: %s", answer.body)
+	}
+	unseen("while it waits")
+	as[map[string]any](t, w.decide(r.RunID, w.service, `{"approved":false}`), 200)
+	if rec := w.ended(r.RunID, me); rec.Content != "[Response blocked: Denied by user]" {
+		t.Errorf("the run ended with %q", rec.Content)
+	}
+	unseen("once it is refused")
+	if got := w.do(ask{"GET", "/api/agents/runs/" + string(r.RunID) + "/events", me, "", nil}); strings.Contains(string(got.body), a.Output) {
+		t.Errorf("the stream told: %s", got.body)
+	}
+}
