@@ -14,8 +14,10 @@ func TestApprovals_AnAnswerThatIsHeldBackIsForTheApproversAlone(t *testing.T) {
 	me := user(t, "me")
 	agent := "/api/agents/" + string(w.agent("fixed"))
 	as[map[string]any](t, w.do(ask{"PATCH", agent, w.service, `{"settings":{"response_buffering":"hold"}}`, nil}), 200)
-	as[map[string]any](t, w.do(ask{"POST", agent + "/hooks", w.service,
-		`{"event":"PreResponse","type":"approval","config":{"approvers":["admins"]}}`, nil}), 201)
+	as[map[string]any](t, w.do(ask{
+		"POST", agent + "/hooks", w.service,
+		`{"event":"PreResponse","type":"approval","config":{"approvers":["admins"]}}`, nil,
+	}), 201)
 	answer := w.do(ask{"POST", agent + "/run", me, `{"message":"hi","response_buffering":"stream"}`, nil})
 	r := as[hob.RunResult](t, answer, 200)
 	if r.Status != hob.AwaitingApproval || len(r.Approvals) != 1 {

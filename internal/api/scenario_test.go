@@ -262,7 +262,7 @@ func scenario() []step {
 		{"refuse with other arguments", "POST", "/api/agents/runs/$waiting/approve", `{"approved":false,"modified_input":{}}`, 400, ""},
 		{"approve what was not shown", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true,"digest":"0"}`, 409, ""},
 		{"approve", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true,"reason":"fine","modified_input":{"zone":"CET"}}`, 200, ""},
-		{"approve again", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true}`, 404, ""},
+		{"approve again", "POST", "/api/agents/runs/$waiting/approve", `{"approved":true}`, 409, ""},
 		{"to its end", "GET", "/api/agents/runs/$waiting/events", "", 200, ""},
 		{"what it waited for", "GET", "/api/agents/runs/$waiting/approvals", "", 200, ""},
 		{"delete a hook", "DELETE", "/api/agents/$watched/hooks/$called", "", 200, ""},
