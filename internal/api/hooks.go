@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -66,6 +67,32 @@ func shownHook(h hob.Hook) hookAnswer {
 	return a
 }
 
+// seenHook is a hook as whoever asked sees it. Who may not change the agent's hooks learns where they send to, but not what
+// its address may authorise with.
+func (c *call) seenHook(agent hob.AgentID, h hob.Hook) hookAnswer {
+	a := shownHook(h)
+	if hob.Can(c.by, hob.ScopeConfigure, hob.Object{Kind: hob.AgentObject, Workspace: c.by.Workspace, Agent: agent}) != nil {
+		a.Config.URL, a.Config.NotifyURL = bareAddress(a.Config.URL), bareAddress(a.Config.NotifyURL)
+	}
+	return a
+}
+
+// bareAddress is an address without user, password, query and fragment; an ellipsis stands for the query.
+func bareAddress(address string) string {
+	if address == "" {
+		return ""
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Opaque != "" {
+		return hob.Mask
+	}
+	bare := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	if u.RawQuery != "" || u.Fragment != "" {
+		bare += "?…"
+	}
+	return bare
+}
+
 func absentHook() error { return hob.Errorf(hob.NotFound, "Hook not found").WithCode("hook_not_found") }
 
 // hookID is the hook that the path names.
@@ -99,7 +126,7 @@ func listHooks(c *call) error {
 	answer := hookList{Hooks: make([]hookAnswer, 0, len(hooks))}
 	for _, h := range hooks {
 		h.Agent = "" // the path names it
-		answer.Hooks = append(answer.Hooks, shownHook(h))
+		answer.Hooks = append(answer.Hooks, c.seenHook(agent, h))
 	}
 	return c.reply(http.StatusOK, answer)
 }
@@ -118,7 +145,7 @@ func getHook(c *call) error {
 		return absentHook()
 	}
 	hooks[i].Agent = agent
-	return c.reply(http.StatusOK, shownHook(hooks[i]))
+	return c.reply(http.StatusOK, c.seenHook(agent, hooks[i]))
 }
 
 func createHook(c *call) (creation, error) {

@@ -125,6 +125,34 @@ func TestHooks_TheSecretOfTheClientIsTaken(t *testing.T) {
 	}
 }
 
+// An address may authorise by its query or its user: it is whole for those alone who may change the hooks.
+func TestHooks_AddressesAreWholeForThoseWhoConfigure(t *testing.T) {
+	t.Parallel()
+	w := begin(t, nil)
+	path := "/api/agents/" + string(w.agent("fixed")) + "/hooks"
+	member := user(t, "anybody")
+	for _, c := range []struct{ given, seen string }{
+		{"https://x.example/a%2Fb?token=hush", "https://x.example/a%2Fb?…"},
+		{"https://x.example:8443/a/", "https://x.example:8443/a/"},
+		{"https://x.example?hush", "https://x.example?…"},
+	} {
+		for kind, key := range map[string]string{"http": "url", "approval": "notify_url"} {
+			made := as[hookRow](t, w.do(ask{"POST", path, w.service, `{"event":"PreToolUse","type":"` + kind + `","config":{"` + key + `":"` + c.given + `"}}`, nil}), 201)
+			for who, want := range map[string]string{w.service: c.given, member: c.seen} {
+				one := as[hookRow](t, w.do(ask{"GET", path + "/" + made.ID, who, "", nil}), 200)
+				if one.Config[key] != want || one.SigningSecret != hob.Mask {
+					t.Errorf("%s %s: %v, want %s", kind, c.given, one.Config[key], want)
+				}
+				rows := as[struct{ Hooks []hookRow }](t, w.do(ask{"GET", path, who, "", nil}), 200).Hooks
+				i := slices.IndexFunc(rows, func(h hookRow) bool { return h.ID == made.ID })
+				if i < 0 || rows[i].Config[key] != want {
+					t.Errorf("%s %s in the list: %+v, want %s", kind, c.given, rows, want)
+				}
+			}
+		}
+	}
+}
+
 func TestHooks_WrongOnesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := begin(t, nil)
