@@ -25,6 +25,9 @@ func Routes() []Route {
 	return list
 }
 
+// Record tells a run's story as it is answered.
+func Record(d hob.RunDetail) hob.RunRecord { return asRecord(d) }
+
 // Decode runs the decoder of bodies on a run's request.
 func Decode(raw []byte) (warnings []string, err error) {
 	var in runInput

@@ -1,10 +1,13 @@
 package api_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"hob"
+	"hob/internal/api"
 )
 
 // An answer that is held back is nowhere to be read but for those who decide about it: not before, and not once it is refused.
@@ -49,5 +52,44 @@ func TestApprovals_AnAnswerThatIsHeldBackIsForTheApproversAlone(t *testing.T) {
 	unseen("once it is refused")
 	if got := w.do(ask{"GET", "/api/agents/runs/" + string(r.RunID) + "/events", me, "", nil}); strings.Contains(string(got.body), a.Output) {
 		t.Errorf("the stream told: %s", got.body)
+	}
+}
+
+// Until a run is final its record tells the steps before the answer, but neither the answer nor what was thought for it.
+func TestRecord_AnAnswerIsNoneBeforeTheRunIsFinal(t *testing.T) {
+	t.Parallel()
+	thought := func(step int, text string) hob.Event {
+		data, err := json.Marshal(hob.ReasoningEvent{Step: step, Content: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hob.Event{Type: hob.EventReasoning, Data: data}
+	}
+	d := hob.RunDetail{
+		Messages: []hob.Message{
+			{Role: hob.RoleUser, Content: "hi"},
+			{Role: hob.RoleAssistant, Content: "let me see", Calls: []hob.ToolCall{{ID: "c", Name: "clock"}}},
+			{Role: hob.RoleTool, Content: "12:00", CallID: "c"},
+			{Role: hob.RoleAssistant, Content: "noon", Reasoning: &hob.Reasoning{Text: "midday"}},
+		},
+		Calls:  []hob.CallState{{ID: "c", Step: 1, Name: "clock"}},
+		Events: []hob.Event{thought(1, "the clock knows"), thought(2, "midday")},
+	}
+	for status, want := range map[hob.Status]string{
+		hob.Running: "[let me see 12:00] [the clock knows]", hob.AwaitingApproval: "[let me see 12:00] [the clock knows]",
+		hob.Completed: "[let me see 12:00 noon] [the clock knows midday]",
+	} {
+		d.Run.Status = status
+		rec := api.Record(d)
+		said, thoughts := []string{}, []string{}
+		for _, m := range rec.OutputMessages {
+			said = append(said, m.Content)
+		}
+		for _, s := range rec.ReasoningSteps {
+			thoughts = append(thoughts, s.Content)
+		}
+		if got := fmt.Sprint(said, " ", thoughts); got != want {
+			t.Errorf("%s: %s, want %s", status, got, want)
+		}
 	}
 }

@@ -70,7 +70,8 @@ func undecided(r hob.Run, m hob.Message) bool {
 	return !r.Status.Final() && m.Role == hob.RoleAssistant && len(m.Calls) == 0
 }
 
-// reasoning gathers the steps that thought or called something, in order.
+// reasoning gathers the steps that thought or called something, in order. What was thought for an answer that is none yet is
+// no step yet, as the answer is no message.
 func reasoning(d hob.RunDetail) []hob.ReasoningStep {
 	by := map[int]*hob.ReasoningStep{}
 	at := func(n int) *hob.ReasoningStep {
@@ -93,7 +94,9 @@ func reasoning(d hob.RunDetail) []hob.ReasoningStep {
 	}
 	steps := make([]hob.ReasoningStep, 0, len(by))
 	for _, s := range by {
-		steps = append(steps, *s)
+		if d.Run.Status.Final() || len(s.ToolCalls) > 0 {
+			steps = append(steps, *s)
+		}
 	}
 	slices.SortFunc(steps, func(a, b hob.ReasoningStep) int { return a.Step - b.Step })
 	return steps

@@ -136,17 +136,17 @@ func (s *DB) Approvals(ctx context.Context, by hob.Principal, f hob.ApprovalFilt
 	for i := range page.Items {
 		a := &page.Items[i]
 		may := hob.MayDecide(by, a) == nil
+		if may && (a.Status == hob.ApprovalPending || a.Output != "") {
+			own, err := made.hasRequester(ctx, t, by, a)
+			if err != nil {
+				return page, err
+			}
+			may = !own
+		}
+		a.CanDecide = may && a.Status == hob.ApprovalPending
 		if !may && by.Kind != hob.SystemPrincipal { // an answer that may be refused is for those who decide about it
 			a.Output = ""
 		}
-		if a.Status != hob.ApprovalPending || !may {
-			continue
-		}
-		own, err := made.hasRequester(ctx, t, by, a)
-		if err != nil {
-			return page, err
-		}
-		a.CanDecide = !own
 	}
 	return page, nil
 }

@@ -19,7 +19,7 @@ func decidedByAnotherHand(w *world) {
 	list := make([]hob.Approval, 4)
 	for i, id := range []string{"a", "b", "c", "d"} {
 		list[i] = pending(id, hob.ApproverAny, hob.ApproverAdmins)
-		list[i].FourEyes = id != "d"
+		list[i].FourEyes, list[i].Output = id != "d", "the answer"
 	}
 	w.must(w.s.Commit(w.ctx, ask(r, list...)))
 	for name, by := range map[string]hob.Principal{"itself": starter, "made": child, "made by what was made": grandchild} {
@@ -29,6 +29,7 @@ func decidedByAnotherHand(w *world) {
 		w.must(err)
 		for _, a := range page.Items {
 			same(w, name+" can decide "+a.ApprovalID, a.CanDecide, a.ApprovalID == "d")
+			same(w, name+" reads what "+a.ApprovalID+" is about", a.Output != "", a.ApprovalID == "d")
 		}
 	}
 	w.decide(root, r, "a") // who made the starter's key
