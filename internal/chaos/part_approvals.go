@@ -114,7 +114,7 @@ func crowded(ctx context.Context, h *harness, f *fleet, w *stage, p crowdPlan) (
 	}
 	return append(v, tested(need{"waiting at once", atOnce, p.waiting}, need{"kills", c.kills, 6 * p.kills * 3 / 4},
 		need{"approved", n.approved, p.waiting / 4}, need{"denied", n.denied, p.waiting / 10}, need{"expired", n.expired, p.hasty / 8},
-		need{"cancelled", n.cancelled, p.waiting / 50}, need{"too late", n.late, p.waiting}, need{"answers lost", n.lost, p.kills})), ctx.Err()
+		need{"cancelled", n.cancelled, p.waiting / 100}, need{"too late", n.late, p.waiting}, need{"answers lost", n.lost, p.kills})), ctx.Err()
 }
 
 // patientPlan draws what a message calls whose approvals wait long: all of it in its first steps, so that it is asked for

@@ -45,7 +45,10 @@ func newStage(ctx context.Context, h *harness, p pace) (*stage, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", func(rw http.ResponseWriter, r *http.Request) {
 		body, ok := reread(r)
-		if found := marked.FindAllSubmatch(body, -1); ok && len(found) > 0 {
+		if !ok {
+			return // it never came whole
+		}
+		if found := marked.FindAllSubmatch(body, -1); len(found) > 0 {
 			mark := string(found[len(found)-1][1])
 			s.onModel(mark, s.count(s.models, mark))
 		}
@@ -53,7 +56,11 @@ func newStage(ctx context.Context, h *harness, p pace) (*stage, error) {
 	})
 	mux.HandleFunc("POST /tool/{name}", func(rw http.ResponseWriter, r *http.Request) {
 		var in struct{ Mark string }
-		if body, ok := reread(r); ok && json.Unmarshal(body, &in) == nil {
+		body, ok := reread(r)
+		if !ok {
+			return
+		}
+		if json.Unmarshal(body, &in) == nil {
 			s.onTool(r.PathValue("name"), in.Mark, s.count(s.tools, in.Mark))
 		}
 		w.tool(rw, r)
